@@ -65,6 +65,8 @@ class PcapngReader {
   Result<PcapngRecord> next();
   /// True when the file ended inside a block: what came before it has been returned.
   bool truncated() const { return truncated_; }
+  /// Where the next block begins.
+  size_t offset() const { return at_; }
 
  private:
   struct Clock {

@@ -82,6 +82,7 @@ int run(Arguments arguments) {
     }
     arguments.options.without_cnps.push_back(*address);
   }
+  arguments.options.keep_packets = !arguments.plot.file.empty() || arguments.captures.size() > 1;
   std::vector<understudy::Analysis> analyses;
   for (const std::string& capture : arguments.captures) {
     auto analysis = understudy::analyse(capture, arguments.options);

@@ -1,9 +1,13 @@
 // roce-check: judges a capture of RoCEv2 traffic, of understudy or of anybody else.
-// capture_source -> packet_table (parse, header_rules, flows) -> pairing -> request_stream (one per
-// direction of a connection) and congestion_check -> findings -> report and plot; with a
-// configuration also rate_check and collective_check.
+// capture_source -> packet_reader (parse, header_rules, flows) -> pairing -> follower (a
+// request_stream for each direction of a connection) and congestion_check -> findings -> report and
+// plot; with a configuration also rate_check and collective_check.
+//
+// A capture is judged part by part, and what has been judged is forgotten: memory grows with
+// connections and with what waits for an answer, not with packets.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,6 +17,7 @@
 #include "tools/roce_check/checks/queue_rates.h"
 #include "tools/roce_check/findings/findings.h"
 #include "tools/roce_check/findings/stream_results.h"
+#include "tools/roce_check/packets/capture_source.h"
 #include "tools/roce_check/packets/packet_table.h"
 #include "tools/roce_check/packets/pairing.h"
 
@@ -31,6 +36,14 @@ struct AnalysisOptions {
   std::vector<IpAddress> without_cnps = {};
   /// Of the run that was captured: rates and collectives are checked against it. May be null.
   const Config* config = nullptr;
+  /// All packets and messages stay in the tables, for what looks at a capture as a whole: a plot,
+  /// the comparison of two ends, and what is judged by `config`.
+  bool keep_packets = false;
+  bool keeps_all() const { return keep_packets || config != nullptr; }
+  /// Packets of reliable and unreliable connections in one part.
+  size_t part = size_t{1} << 18;
+  /// Packets that wait for others to tell whose they are, before they are judged without.
+  size_t most_held_back = size_t{1} << 18;
 };
 
 /// One direction of a connection: who asks, and what became of it.
@@ -39,7 +52,7 @@ struct DirectionResult {
   StreamCounts counts;
   StreamTimes times;
   QueueRate rate;
-  std::vector<AcceptedMessage> messages;
+  MessageLog messages;
 };
 
 struct ConnectionResult {
@@ -55,7 +68,31 @@ struct Analysis {
   Findings findings;
 };
 
+/// Judges frames as they come.
+class Analyser {
+ public:
+  explicit Analyser(const AnalysisOptions& options);
+  ~Analyser();
+  Analyser(const Analyser&) = delete;
+  Analyser& operator=(const Analyser&) = delete;
+
+  /// `summary`: of the frame's source, up to now.
+  void frame(const SourceFrame& frame, const SourceSummary& summary);
+  /// Judges what has come so far, but for what only later packets can explain.
+  void settle(const SourceSummary& summary);
+  /// What was found up to the last settle().
+  const Findings& findings() const;
+  const PacketCounts& counts() const;
+  /// The capture is over.
+  Analysis finish(const SourceSummary& summary);
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
 /// Reads and judges the file. Errors: the file cannot be read.
 Result<Analysis> analyse(const std::string& path, const AnalysisOptions& options);
+Result<Analysis> analyse(CaptureSource& source, const AnalysisOptions& options);
 
 }  // namespace understudy

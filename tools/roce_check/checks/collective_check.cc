@@ -35,10 +35,10 @@ void add_direction(const PacketTable& table, const NodeAddresses& addresses,
   c.to = to->node;
   c.from_nic = from->nic;
   c.to_nic = to->nic;
-  for (const AcceptedMessage& m : data.messages) {
+  for (const AcceptedMessage& m : data.messages.kept()) {
     if (m.kind == OpKind::kWrite && m.imm) c.data.push_back(&m);
   }
-  for (const AcceptedMessage& m : back.messages) {
+  for (const AcceptedMessage& m : back.messages.kept()) {
     if (m.kind == OpKind::kWrite && !m.imm) ++c.plain[m.bytes];
   }
   if (!c.data.empty()) out.push_back(std::move(c));

@@ -58,7 +58,7 @@ class ConfiguredHeaders {
     const Flow& flow = analysis_.table.flows[index];
     const auto from = addresses_.find(flow.src);
     if (!from) return;
-    const Stamp first = analysis_.table.packets[flow.packets.front()].stamp();
+    const Stamp first = flow.first.stamp();
     check_tag(flow.name(), first, *from, flow.traffic, nic(*from).pcp);
     check_dscp(flow, first, *from, connection, back);
     if (from->real) return;

@@ -3,52 +3,43 @@
 #include <algorithm>
 
 namespace understudy {
-namespace {
 
-uint64_t largest_window(const PacketTable& table, const Flow& flow, Duration window) {
-  uint64_t most = 0, inside = 0;
-  size_t from = 0;
-  for (uint32_t index : flow.packets) {
-    const PacketRecord& p = table.packets[index];
-    inside += p.wire_bytes;
-    while (p.at - table.packets[flow.packets[from]].at >= window) {
-      inside -= table.packets[flow.packets[from++]].wire_bytes;
-    }
-    most = std::max(most, inside);
-  }
-  return most;
-}
-
-/// A bucket that drains at the mean rate: its highest level.
-uint64_t burst(const PacketTable& table, const Flow& flow, double bytes_per_second) {
-  double level = 0, highest = 0;
-  Time before = table.packets[flow.packets.front()].at;
-  for (uint32_t index : flow.packets) {
-    const PacketRecord& p = table.packets[index];
-    level = std::max(0.0, level - (p.at - before).seconds() * bytes_per_second) + p.wire_bytes;
-    highest = std::max(highest, level);
-    before = p.at;
-  }
-  return static_cast<uint64_t>(highest);
-}
-
-}  // namespace
-
-QueueRate measure_rate(const PacketTable& table, const Flow& flow) {
-  QueueRate out;
-  if (flow.packets.empty()) return out;
-  out.packets = flow.packets.size();
-  for (uint32_t index : flow.packets) out.wire_bytes += table.packets[index].wire_bytes;
-  out.active = table.packets[flow.packets.back()].at - table.packets[flow.packets.front()].at;
+void RateMeter::add(Time at, uint32_t wire_bytes) {
+  if (rate_.packets++ == 0) first_ = level_at_ = at;
+  last_ = at;
+  rate_.wire_bytes += wire_bytes;
+  recent_.push_back({at, wire_bytes});
   for (size_t i = 0; i < kPeakWindows.size(); ++i) {
-    out.peak_bytes[i] = largest_window(table, flow, kPeakWindows[i]);
+    inside_[i] += wire_bytes;
+    while (at - packet(from_[i]).at >= kPeakWindows[i]) {
+      inside_[i] -= packet(from_[i]++).wire_bytes;
+    }
+    rate_.peak_bytes[i] = std::max(rate_.peak_bytes[i], inside_[i]);
   }
-  if (out.active <= Duration()) return out;
-  constexpr double kBitsPerByte = 8;
-  const double bytes_per_second = static_cast<double>(out.wire_bytes) / out.active.seconds();
-  out.mean_bps = bytes_per_second * kBitsPerByte;
-  out.burst_bytes = burst(table, flow, bytes_per_second);
-  return out;
+}
+
+void RateMeter::settle() {
+  rate_.active = last_ - first_;
+  if (rate_.active > Duration()) {
+    constexpr double kBitsPerByte = 8;
+    const double bytes_per_second = static_cast<double>(rate_.wire_bytes) / rate_.active.seconds();
+    rate_.mean_bps = bytes_per_second * kBitsPerByte;
+    for (uint64_t i = settled_; i < rate_.packets; ++i) {
+      const Packet& p = packet(i);
+      const double drained = (p.at - level_at_).seconds() * bytes_per_second;
+      level_ = std::max(0.0, level_ - drained) + p.wire_bytes;
+      highest_ = std::max(highest_, level_);
+      level_at_ = p.at;
+    }
+    rate_.burst_bytes = static_cast<uint64_t>(highest_);
+    settled_ = rate_.packets;
+  }
+  // Of packets at one moment the rate is not known yet.
+  const uint64_t needed = std::min(std::ranges::min(from_), settled_);
+  recent_.erase(recent_.begin(),
+                recent_.begin() + static_cast<std::ptrdiff_t>(needed - forgotten_));
+  recent_.shrink_to_fit();
+  forgotten_ = needed;
 }
 
 }  // namespace understudy

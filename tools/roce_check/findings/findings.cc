@@ -50,7 +50,8 @@ std::string Finding::line() const {
 }
 
 void Findings::put(Entry& entry, Finding finding) {
-  if (++entry.count <= kExamples) entry.examples.push_back(std::move(finding));
+  ++entry.count;
+  if (entry.examples.size() < kExamples) entry.examples.push_back(std::move(finding));
 }
 
 void Findings::add(Rule rule, Stamp stamp, std::string text, std::optional<Basis> basis) {
@@ -66,7 +67,18 @@ void Findings::add_if_gapless(Rule rule, Stamp stamp, std::string text) {
   put(suspicions_[static_cast<size_t>(rule)], {rule, stamp, std::move(text), Basis::kWholeCapture});
 }
 
+void Findings::note(Check check, std::string text) {
+  std::vector<std::string>& notes = notes_[static_cast<size_t>(check)];
+  if (notes.size() < kNotes) return notes.push_back(std::move(text));
+  ++more_notes_[static_cast<size_t>(check)];
+}
+
 void Findings::settle(bool gapless) {
+  for (size_t i = 0; i < kChecks; ++i) {
+    if (more_notes_[i] == 0) continue;
+    notes_[i].push_back(std::to_string(more_notes_[i]) + " more notes");
+    more_notes_[i] = 0;
+  }
   for (size_t i = 0; i < kRules; ++i) {
     Entry& suspicion = suspicions_[i];
     if (suspicion.count == 0) continue;

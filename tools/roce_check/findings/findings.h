@@ -48,6 +48,7 @@ const char* verdict_name(Verdict verdict);
 class Findings {
  public:
   static constexpr size_t kExamples = 5;  ///< of each rule that are kept; all are counted
+  static constexpr size_t kNotes = 1000;  ///< of each check
 
   /// A situation in which the rule could be broken.
   void examined(Rule rule, uint64_t times = 1) { of(rule).examined += times; }
@@ -57,14 +58,15 @@ class Findings {
   void remark(Rule rule, Stamp stamp, std::string text, std::optional<Basis> basis = {});
   /// A violation, unless packets are missing from the capture: settle() decides.
   void add_if_gapless(Rule rule, Stamp stamp, std::string text);
+  /// So many more of which nobody needs an example.
+  void add_if_gapless(Rule rule, uint64_t times) { of(suspicions_, rule).count += times; }
   /// All packets have been seen. `gapless`: the capture lacks none.
   void settle(bool gapless);
   /// What was found against the rule is no fault here: its examples become notes.
   void excuse(Rule rule);
-  /// Says in the report what was measured, or why a check was not made.
-  void note(Check check, std::string text) {
-    notes_[static_cast<size_t>(check)].push_back(std::move(text));
-  }
+  /// Says in the report what was measured, or why a check was not made. Of what is said often, as
+  /// of things that happen while a capture goes on, the first kNotes are kept and all are counted.
+  void note(Check check, std::string text);
 
   uint64_t examined_times(Rule rule) const { return of(rule).examined; }
   uint64_t count(Rule rule) const { return of(rule).count; }
@@ -94,13 +96,15 @@ class Findings {
   static void put(Entry& entry, Finding finding);
   static std::vector<Finding> of_check(const Entries& entries, Check check);
   static uint64_t sum_of(const Entries& entries, Check check);
-  Entry& of(Rule rule) { return entries_[static_cast<size_t>(rule)]; }
+  static Entry& of(Entries& entries, Rule rule) { return entries[static_cast<size_t>(rule)]; }
+  Entry& of(Rule rule) { return of(entries_, rule); }
   const Entry& of(Rule rule) const { return entries_[static_cast<size_t>(rule)]; }
 
   Entries entries_;
   Entries suspicions_;
   Entries remarks_;
   std::array<std::vector<std::string>, kChecks> notes_;
+  std::array<uint64_t, kChecks> more_notes_{};  ///< that were not kept
   uint64_t undecided_ = 0;
 };
 

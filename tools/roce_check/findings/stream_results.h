@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -17,7 +18,41 @@ struct AcceptedMessage {
   uint64_t bytes = 0;
   bool imm = false;
   uint64_t first_frame = 0;  ///< of the accepted transmission
-  Time first_at, last_at;    ///< of its first and last packet
+  Time first_at;             ///< of its first packet
+};
+
+struct MessageSums {
+  uint64_t messages = 0, bytes = 0;
+};
+
+/// What was accepted: sums by kind, and the messages themselves, of which all are kept or the first
+/// ones.
+class MessageLog {
+ public:
+  static constexpr size_t kFirst = 256;
+  explicit MessageLog(bool all = false) : all_(all) {}
+  void add(const AcceptedMessage& message);
+  const MessageSums& of(OpKind kind) const { return sums_[static_cast<size_t>(kind)]; }
+  MessageSums total() const;
+  uint64_t size() const { return total().messages; }
+  /// In the order of acceptance.
+  const std::vector<AcceptedMessage>& kept() const { return kept_; }
+
+  /// A point to go back to, where what follows turns out not to have been accepted.
+  struct Mark;
+  Mark mark() const;
+  void back_to(const Mark& mark);
+
+ private:
+  static constexpr size_t kKinds = static_cast<size_t>(OpKind::kCnp) + 1;
+  bool all_;
+  std::array<MessageSums, kKinds> sums_{};
+  std::vector<AcceptedMessage> kept_;
+};
+
+struct MessageLog::Mark {
+  std::array<MessageSums, kKinds> sums;
+  size_t kept;
 };
 
 struct StreamCounts {
@@ -38,15 +73,21 @@ enum class RetryCause : uint8_t { kSequenceNak, kRnrNak, kImpliedNak, kTimeout }
 inline constexpr size_t kRetryCauses = 4;
 const char* retry_cause_name(RetryCause cause);
 
+/// Quantiles of any number of durations in bounded memory: exact of the first kExact, then from
+/// classes that are less than 1 % wide. The shortest and the longest are always exact.
 class DurationSamples {
  public:
-  void add(Duration d) { samples_.push_back(d); }
-  uint64_t count() const { return samples_.size(); }
+  static constexpr size_t kExact = 1024;
+  void add(Duration d);
+  uint64_t count() const { return count_; }
   /// 0 is the shortest, 500 the median, 1000 the longest; zero where there are none.
   Duration quantile(unsigned permille) const;
 
  private:
-  std::vector<Duration> samples_;
+  std::vector<Duration> samples_;           ///< while they are few
+  std::map<int32_t, uint64_t> classified_;  ///< how many, by class; afterwards
+  Duration least_, most_;
+  uint64_t count_ = 0;
 };
 
 struct StreamTimes {

@@ -52,11 +52,7 @@ Json direction_json(const PacketTable& table, const DirectionResult& d) {
     out["dest_qpn"] = table.flows[d.flow].dest_qpn;
   }
   out.update(counts_json(d.counts));
-  MessageSums sums;
-  for (const AcceptedMessage& m : d.messages) {
-    ++sums.messages;
-    sums.bytes += m.bytes;
-  }
+  const MessageSums sums = d.messages.total();
   out["messages"] = sums.messages;
   out["bytes"] = sums.bytes;
   out["times_ps"]["ack"] = times_json(d.times.ack);

@@ -1,7 +1,6 @@
 // Sums over all connections, for both forms of the report.
 #pragma once
 
-#include <algorithm>
 #include <iterator>
 
 #include "tools/roce_check/checks/analysis.h"
@@ -10,10 +9,6 @@ namespace understudy {
 
 inline constexpr const char* kNakNames[] = {"psn_sequence", "invalid_request", "remote_access",
                                             "remote_operational", "invalid_rd_request"};
-
-struct MessageSums {
-  uint64_t messages = 0, bytes = 0;
-};
 
 struct Totals {
   static constexpr OpKind kKinds[4] = {OpKind::kSend, OpKind::kWrite, OpKind::kReadRequest,
@@ -35,11 +30,9 @@ struct Totals {
     counts.late += d.counts.late;
     counts.not_captured += d.counts.not_captured;
     for (size_t i = 0; i < std::size(counts.naks); ++i) counts.naks[i] += d.counts.naks[i];
-    for (const AcceptedMessage& m : d.messages) {
-      const auto at = std::ranges::find(kKinds, m.kind) - std::begin(kKinds);
-      if (at == std::ssize(kKinds)) continue;
-      ++by_kind[at].messages;
-      by_kind[at].bytes += m.bytes;
+    for (size_t i = 0; i < std::size(kKinds); ++i) {
+      by_kind[i].messages += d.messages.of(kKinds[i]).messages;
+      by_kind[i].bytes += d.messages.of(kKinds[i]).bytes;
     }
   }
 

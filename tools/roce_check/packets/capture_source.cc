@@ -38,6 +38,7 @@ class MappedFile {
     if (file.size_ != 0) {
       file.data_ = ::mmap(nullptr, file.size_, PROT_READ, MAP_PRIVATE, fd, 0);
       if (file.data_ == MAP_FAILED) file.data_ = nullptr;
+      if (file.data_ != nullptr) ::madvise(file.data_, file.size_, MADV_SEQUENTIAL);
     }
     ::close(fd);
     if (file.size_ == 0) return fail(path + ": the file is empty");
@@ -46,16 +47,26 @@ class MappedFile {
   }
   MappedFile() = default;
   MappedFile(MappedFile&& o) noexcept
-      : data_(std::exchange(o.data_, nullptr)), size_(std::exchange(o.size_, 0)) {}
+      : data_(std::exchange(o.data_, nullptr)),
+        size_(std::exchange(o.size_, 0)),
+        released_(o.released_) {}
   MappedFile& operator=(MappedFile&&) = delete;
   ~MappedFile() {
     if (data_ != nullptr) ::munmap(data_, size_);
   }
   std::span<const uint8_t> bytes() const { return {static_cast<const uint8_t*>(data_), size_}; }
+  /// What lies before `offset` is hardly needed any more: its pages need not stay in memory.
+  void release(size_t offset) {
+    constexpr size_t kStep = size_t{16} << 20;  // a multiple of all page sizes
+    if (offset < released_ + 2 * kStep) return;
+    ::madvise(static_cast<uint8_t*>(data_) + released_, kStep, MADV_DONTNEED);
+    released_ += kStep;
+  }
 
  private:
   void* data_ = nullptr;
   size_t size_ = 0;
+  size_t released_ = 0;
 };
 
 /// Calendar times as Time: since the second of the first frame.
@@ -71,14 +82,50 @@ class TimeOrigin {
   std::optional<int64_t> first_;
 };
 
+/// What the statistics blocks count at the end of a file of a single section, which has one of each
+/// interface there. They can be read from behind: a block's length stands at its end, too. Nothing
+/// where the file does not end with them.
+std::optional<uint64_t> drops_at_end(std::span<const uint8_t> file) {
+  const auto word = [&](size_t at) {
+    uint32_t out;
+    std::memcpy(&out, file.data() + at, sizeof out);
+    return out;
+  };
+  constexpr size_t kLeast = 24, kOptions = 20;
+  if (file.size() < kLeast || word(8) != kPcapngByteOrder) return std::nullopt;
+  std::optional<uint64_t> drops;
+  for (size_t end = file.size(); end >= kLeast;) {
+    const size_t length = word(end - 4);
+    if (length < kLeast || length > end || length % 4 != 0) break;
+    const size_t begin = end - length;
+    if (word(begin) != kPcapngStatistics || word(begin + 4) != length) break;
+    bool counted = false;
+    for (size_t at = begin + kOptions; at + 4 <= end - 4;) {
+      const uint32_t option = word(at);
+      const uint32_t code = option & 0xffff, bytes = option >> 16;
+      if (code == kPcapngOptEnd || at + 4 + bytes > end - 4) break;
+      if (bytes == 8 && (code == kPcapngOptIsbIfDrop || code == kPcapngOptIsbOsDrop)) {
+        drops = drops.value_or(0) + word(at + 4) + (uint64_t{word(at + 8)} << 32);
+        counted = true;
+      }
+      at += 4 + (bytes + 3) / 4 * 4;
+    }
+    if (!counted) break;
+    end = begin;
+  }
+  return drops;
+}
+
 class PcapngSource final : public CaptureSource {
  public:
   PcapngSource(std::string path, MappedFile file)
       : path_(std::move(path)), file_(std::move(file)), reader_(file_.bytes()) {
     summary_.format = "pcapng";
+    summary_.foretold_drops = drops_at_end(file_.bytes());
   }
 
   Result<std::optional<SourceFrame>> next() override {
+    file_.release(reader_.offset());
     for (;;) {
       auto record = reader_.next();
       if (!record) return fail(path_ + ": " + record.error().text);
@@ -164,6 +211,7 @@ class ErfSource final : public CaptureSource {
   }
 
   Result<std::optional<SourceFrame>> next() override {
+    file_.release(at_);
     const std::span<const uint8_t> rest = file_.bytes().subspan(at_);
     if (rest.empty()) return std::nullopt;
     if (rest.size() < erf::kHeader || rest.size() < erf::record_bytes(rest.data())) {

@@ -37,6 +37,8 @@ struct SourceSummary {
   uint64_t cut_frames = 0;  ///< shorter in the file than on the wire
   uint64_t drops = 0;       ///< counted by the capture itself, all interfaces
   bool has_drop_counts = false;
+  /// The same of the last blocks of a file that has not been read to its end, where it has them.
+  std::optional<uint64_t> foretold_drops;
   bool truncated = false;      ///< the file ends inside a packet
   bool has_run_times = false;  ///< written by understudy
   int64_t first_second = 0;    ///< calendar time that SourceFrame::at counts from; 0: the run's

@@ -23,8 +23,17 @@ T header_at(const FrameView& view, size_t offset) {
   return out;
 }
 
-void check_addressing(Stamp stamp, const FrameView& view, const std::string& name,
-                      Findings& findings) {
+/// What a finding calls a packet; made when there is one.
+struct Name {
+  const FrameView& view;
+  const RoceView& roce;
+  std::string operator+(const std::string& text) const {
+    return view.src.text() + " -> " + view.dst.text() + " QP " + std::to_string(roce.dest_qpn) +
+           text;
+  }
+};
+
+void check_addressing(Stamp stamp, const FrameView& view, const Name& name, Findings& findings) {
   if (!view.v6) {
     findings.examined(Rule::kA1_2);
     if ((header_at<Ipv4Header>(view, view.l3).fragment.get() & kDontFragment) == 0) {
@@ -46,7 +55,7 @@ void check_addressing(Stamp stamp, const FrameView& view, const std::string& nam
 bool sums_up(uint32_t sum) { return checksum_finish(sum) == 0; }
 
 /// RoCE sends 0 and looks at nothing; one that is there must be right all the same.
-void check_udp_checksum(Stamp stamp, const FrameView& view, const std::string& name, bool whole,
+void check_udp_checksum(Stamp stamp, const FrameView& view, const Name& name, bool whole,
                         Findings& findings) {
   findings.examined(Rule::kA1_3);
   if (header_at<UdpHeader>(view, view.l4).checksum.get() == 0) return;
@@ -62,7 +71,7 @@ void check_udp_checksum(Stamp stamp, const FrameView& view, const std::string& n
 }
 
 /// RoCEv2's marks are those of IP: BECN is a CNP's, and FECN nobody's. An ACK may hand a mark back.
-void check_notification_bits(Stamp stamp, const RoceView& roce, const std::string& name,
+void check_notification_bits(Stamp stamp, const RoceView& roce, const Name& name,
                              Findings& findings) {
   const OpKind kind = roce.info().kind;
   if (roce.fecn) findings.add(Rule::kA1_7, stamp, name + ": FECN is set");
@@ -74,7 +83,7 @@ void check_notification_bits(Stamp stamp, const RoceView& roce, const std::strin
   }
 }
 
-void check_cnp(Stamp stamp, const FrameView& view, const RoceView& roce, const std::string& name,
+void check_cnp(Stamp stamp, const FrameView& view, const RoceView& roce, const Name& name,
                Findings& findings) {
   findings.examined(Rule::kA6_3);
   std::string wrong;
@@ -107,8 +116,7 @@ Rule parse_rule(FrameKind kind, const RoceView& roce) {
 
 void check_headers(Stamp stamp, const FrameView& view, const RoceView& roce, bool whole,
                    Findings& findings) {
-  const std::string name =
-      view.src.text() + " -> " + view.dst.text() + " QP " + std::to_string(roce.dest_qpn);
+  const Name name{view, roce};
   check_addressing(stamp, view, name, findings);
   check_udp_checksum(stamp, view, name, whole, findings);
 
@@ -159,7 +167,10 @@ PacketClass class_of(const FrameView& view, const RoceView& roce) {
 
 void Ipv4Rules::packet(Stamp stamp, const FrameView& view, Findings& findings) {
   if (view.v6) return;
-  Source& source = sources_[view.src];
+  if (newest_ == nullptr || newest_->first != view.src) {
+    newest_ = &*sources_.try_emplace(view.src).first;
+  }
+  Source& source = newest_->second;
   ++source.packets;
   if (sums_up(checksum_add(0, view.frame.data() + view.l3, sizeof(Ipv4Header)))) return;
   if (header_at<Ipv4Header>(view, view.l3).checksum.get() != 0) {
@@ -185,28 +196,42 @@ void Ipv4Rules::finish(Findings& findings) const {
   }
 }
 
-void Ipv4Rules::flow(Flow& flow, const std::vector<PacketRecord>& packets,
-                     const std::vector<PacketClass>& classes, Findings& findings) {
-  const auto of = [&](uint32_t index) { return classes[index].identification; };
-  uint16_t before = of(flow.packets.front()), usual = before;
-  size_t votes = 0;  // for the one that more than half of the packets have, if there is one
-  for (const uint32_t index : flow.packets) {
-    flow.identification_changes += of(index) != before ? 1 : 0;
-    before = of(index);
-    if (votes == 0) usual = of(index);
-    votes += of(index) == usual ? 1 : -size_t{1};
+void Identifications::packet(Stamp stamp, uint16_t identification) {
+  changes_ += packets_ != 0 && identification != before_ ? 1 : 0;
+  const bool same = packets_ != 0 && identification == before_;
+  ++packets_;
+  before_ = identification;
+  if (!same) {
+    newest_ = static_cast<size_t>(
+        std::ranges::find(entries_, identification, &Entry::identification) - entries_.begin());
+    if (newest_ == entries_.size()) {
+      if (entries_.size() < kCounted) {
+        entries_.push_back({identification, 0, stamp});
+      } else if (others_.packets == 0) {
+        others_ = {identification, 0, stamp};
+      }
+    }
   }
-  if (flow.identification_changes == 0) return;
-  const auto other =
-      std::ranges::find_if(flow.packets, [&](uint32_t index) { return of(index) != usual; });
-  const auto others = static_cast<size_t>(
-      std::ranges::count_if(flow.packets, [&](uint32_t index) { return of(index) != usual; }));
-  const Stamp stamp = packets[*other].stamp();
-  const std::string text = flow.name() + ": IPv4 identification " + std::to_string(of(*other)) +
-                           ", not " + std::to_string(usual);
+  ++(newest_ < entries_.size() ? entries_[newest_] : others_).packets;
+}
+
+void Identifications::finish(Flow& flow, Findings& findings) const {
+  flow.identification_changes = changes_;
+  if (changes_ == 0) return;
+  const auto usual = std::ranges::max_element(entries_, {}, &Entry::packets);
+  const uint64_t others = packets_ - usual->packets;
+  const Entry* other = others_.packets != 0 ? &others_ : nullptr;
+  for (const Entry& entry : entries_) {
+    if (&entry == &*usual) continue;
+    if (other == nullptr || entry.first.frame < other->first.frame) other = &entry;
+  }
+  const Stamp stamp = other->first;
+  const std::string text = flow.name() + ": IPv4 identification " +
+                           std::to_string(other->identification) + ", not " +
+                           std::to_string(usual->identification);
   // Linux' rdma_rxe counts them: one that stands still but for a few packets does not count.
-  constexpr size_t kOften = 8;
-  if (others * kOften < flow.packets.size()) {
+  constexpr uint64_t kOften = 8;
+  if (others * kOften < packets_) {
     findings.add(Rule::kA1_2, stamp, text + " as otherwise", Basis::kConnection);
   } else {
     findings.remark(Rule::kA1_2, stamp, text + ": it is not constant", Basis::kConnection);

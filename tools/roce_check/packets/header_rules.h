@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "dataplane/wire/parse.h"
@@ -19,14 +20,32 @@ Rule parse_rule(FrameKind kind, const RoceView& roce);
 void check_headers(Stamp stamp, const FrameView& view, const RoceView& roce, bool whole,
                    Findings& findings);
 
-/// Rule A1.2, of whole flows and sources: identifications that change now and then, and checksums
-/// of IPv4 headers. Those that are 0 throughout were not filled in yet where they were captured.
+/// Rule A1.2, of a whole flow: IPv4 identifications that change now and then.
+class Identifications {
+ public:
+  void packet(Stamp stamp, uint16_t identification);
+  /// All packets of the flow have been seen.
+  void finish(Flow& flow, Findings& findings) const;
+
+ private:
+  static constexpr size_t kCounted = 16;  ///< different ones; of senders that count there are more
+  struct Entry {
+    uint16_t identification = 0;
+    uint64_t packets = 0;
+    Stamp first;
+  };
+  uint64_t packets_ = 0, changes_ = 0;
+  size_t newest_ = 0;  ///< in `entries_`; behind them: one of the others
+  uint16_t before_ = 0;
+  std::vector<Entry> entries_;
+  Entry others_;
+};
+
+/// Rule A1.2, of sources: checksums of IPv4 headers. Those that are 0 throughout were not filled in
+/// yet where they were captured.
 class Ipv4Rules {
  public:
   void packet(Stamp stamp, const FrameView& view, Findings& findings);
-  /// `classes`: of all packets.
-  static void flow(Flow& flow, const std::vector<PacketRecord>& packets,
-                   const std::vector<PacketClass>& classes, Findings& findings);
   void finish(Findings& findings) const;
 
  private:
@@ -35,6 +54,7 @@ class Ipv4Rules {
     Stamp first;  ///< without
   };
   std::map<IpAddress, Source> sources_;
+  std::pair<const IpAddress, Source>* newest_ = nullptr;
 };
 
 PacketClass class_of(const FrameView& view, const RoceView& roce);

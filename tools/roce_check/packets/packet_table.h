@@ -1,5 +1,4 @@
-// All RoCE packets of a capture as compact records, sorted into flows; what can be judged packet by
-// packet (parsing, ICRC) is judged here.
+// RoCE packets of a capture as compact records, sorted into flows. packet_reader.h fills it.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +7,6 @@
 
 #include "dataplane/base/address.h"
 #include "dataplane/base/ids.h"
-#include "dataplane/base/result.h"
 #include "dataplane/base/units.h"
 #include "dataplane/wire/opcodes.h"
 #include "tools/roce_check/findings/findings.h"
@@ -27,20 +25,6 @@ struct PacketClass {
   uint16_t pkey = 0xffff;
   uint16_t udp_src = 0;
   uint16_t identification = 0;  ///< IPv4's
-};
-
-/// One direction of one connection: what goes from `src` to queue pair `dest_qpn` at `dst`, as one
-/// interface saw it. Queue pair numbers are used again; a flow ends where its UDP source port is
-/// replaced by another one for good.
-struct Flow {
-  IpAddress src, dst;
-  Qpn dest_qpn = 0;
-  std::vector<uint32_t> packets;  ///< indices into PacketTable::packets, in capture order
-  PacketClass traffic;            ///< of its first packet; all others are held to it
-  uint32_t interface = 0;         ///< SourceFrame::interface
-  /// Packets with another IPv4 identification than the one before them.
-  uint64_t identification_changes = 0;
-  std::string name() const;
 };
 
 /// A request that came with a wrong ICRC: nobody may have taken it.
@@ -79,9 +63,27 @@ struct PacketRecord {
   bool ack_request = false;
   bool whole = true;  ///< false: a snap length has cut its payload
   bool becn = false;
+  PacketClass traffic;
 
   const OpcodeInfo& info() const { return opcode_info(opcode); }
   Stamp stamp() const { return {frame, at}; }
+};
+
+/// One direction of one connection: what goes from `src` to queue pair `dest_qpn` at `dst`, as one
+/// interface saw it. Queue pair numbers are used again; a flow ends where its UDP source port is
+/// replaced by another one for good.
+struct Flow {
+  IpAddress src, dst;
+  Qpn dest_qpn = 0;
+  /// Indices into PacketTable::packets, in capture order: of those that the table holds.
+  std::vector<uint32_t> packets;
+  PacketRecord first;      ///< its first packet
+  uint64_t total = 0;      ///< its packets, with those that the table no longer holds
+  PacketClass traffic;     ///< of its first packet; all others are held to it
+  uint32_t interface = 0;  ///< SourceFrame::interface
+  /// Packets with another IPv4 identification than the one before them.
+  uint64_t identification_changes = 0;
+  std::string name() const;
 };
 
 struct PacketCounts {
@@ -94,26 +96,18 @@ struct PacketCounts {
   uint64_t tagged = 0;             ///< with a VLAN tag
 };
 
+/// Of a capture that is judged part by part it holds the packets of the newest part, and those
+/// that nobody can judge yet.
 struct PacketTable {
-  std::vector<PacketRecord> packets;  ///< RC only
-  std::vector<Flow> flows;            ///< RC only
-  std::vector<DamagedPacket> damaged;
-  std::vector<CnpRecord> cnps;
+  std::vector<PacketRecord> packets;   ///< RC only, in capture order
+  std::vector<Flow> flows;             ///< RC only
+  std::vector<DamagedPacket> damaged;  ///< of the newest part
+  std::vector<CnpRecord> cnps;         ///< of the newest part
+  size_t newest = 0;                   ///< where the newest part begins in `packets`
   std::vector<CmPair> cm_pairs;
   std::vector<LinkChange> changes;  ///< as the capture records them
   PacketCounts counts;
   Time first, last;  ///< of all frames
 };
-
-/// How far unfinished exchanges and copies of the network's are no fault.
-struct ReadOptions {
-  bool open_end = false;  ///< what is unfinished at the end is no fault
-  bool impaired = false;  ///< the network copies and reorders
-};
-
-/// Reads the capture to its end. An error is one of the file; what is wrong with packets goes into
-/// `findings` (parse, headers, icrc, cm).
-Result<PacketTable> read_packets(CaptureSource& source, const ReadOptions& options,
-                                 Findings& findings);
 
 }  // namespace understudy

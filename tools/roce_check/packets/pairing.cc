@@ -1,72 +1,24 @@
 #include "tools/roce_check/packets/pairing.h"
 
 #include <algorithm>
-#include <array>
 #include <deque>
-#include <map>
 #include <optional>
-#include <tuple>
-#include <utility>
+
+#include "tools/roce_check/packets/path_mtu.h"
 
 namespace understudy {
 namespace {
 
-constexpr std::array<uint32_t, 5> kPathMtus = {256, 512, 1024, 2048, 4096};
 constexpr size_t kScoredPackets = 20'000;  // of a flow; enough to tell connections apart
 
-/// Where no data are to be seen: a READ takes one PSN for each packet of its response, so the
-/// distance to the next request tells the path MTU. Requests that are missing make it larger, so
-/// the largest path MTU counts. 0 if the flow has no READ that tells anything.
-uint32_t pmtu_by_reads(const PacketTable& table, uint32_t flow, uint32_t least) {
-  const PacketRecord* read = nullptr;
-  uint32_t largest = 0;
-  for (uint32_t index : table.flows[flow].packets) {
-    const PacketRecord& p = table.packets[index];
-    if (!p.info().is_request()) continue;
-    const int32_t taken = read != nullptr ? p.psn.distance_from(read->psn) : 0;
-    for (const uint32_t mtu : kPathMtus) {
-      const uint64_t packets = taken > 0 ? (uint64_t{read->dma_length} + mtu - 1) / mtu : 0;
-      const bool tells = taken > 0 && read->dma_length > least && mtu >= least;
-      if (tells && packets == static_cast<uint64_t>(taken)) largest = std::max(largest, mtu);
-    }
-    read = p.info().kind == OpKind::kReadRequest ? &p : nullptr;
+/// Of what the table holds of two flows.
+uint32_t infer_pmtu(const PacketTable& table, uint32_t a, uint32_t b) {
+  PathMtu out;
+  for (const uint32_t flow : {a, b}) {
+    for (const uint32_t packet : table.flows[flow].packets) out.add(table.packets[packet]);
   }
-  return largest;
-}
-
-/// The path MTU by the sizes of FIRST and MIDDLE packets. Where all of them have the same size and
-/// no path MTU is that, `odd` names it.
-uint32_t infer_pmtu(const PacketTable& table, std::initializer_list<uint32_t> flows,
-                    uint32_t* odd = nullptr) {
-  std::array<uint64_t, kPathMtus.size()> votes{};
-  uint32_t largest = 0, size = 0;
-  size_t of_this_size = 0, data_packets = 0;
-  for (uint32_t flow : flows) {
-    if (flow == kNoFlow) continue;
-    for (uint32_t index : table.flows[flow].packets) {
-      const PacketRecord& p = table.packets[index];
-      largest = std::max(largest, p.payload_bytes);
-      const OpKind kind = p.info().kind;
-      const bool data =
-          kind == OpKind::kSend || kind == OpKind::kWrite || kind == OpKind::kReadResponse;
-      if (!data || p.info().end) continue;  // only FIRST and MIDDLE must be full
-      ++data_packets;
-      if (of_this_size == 0) size = p.payload_bytes;
-      of_this_size += p.payload_bytes == size ? 1 : 0;
-      const auto mtu = std::ranges::find(kPathMtus, p.payload_bytes);
-      if (mtu != kPathMtus.end()) ++votes[static_cast<size_t>(mtu - kPathMtus.begin())];
-    }
-  }
-  const auto most = std::ranges::max_element(votes);
-  if (*most != 0) return kPathMtus[static_cast<size_t>(most - votes.begin())];
-  constexpr size_t kEnough = 3;
-  if (odd != nullptr && data_packets >= kEnough && of_this_size == data_packets) *odd = size;
-  const auto fits = std::ranges::lower_bound(kPathMtus, largest);
-  uint32_t out = fits == kPathMtus.end() ? kPathMtus.back() : *fits;
-  for (uint32_t flow : flows) {
-    if (flow != kNoFlow) out = std::max(out, pmtu_by_reads(table, flow, out));
-  }
-  return out;
+  for (const uint32_t flow : {a, b}) out.add_reads(table, table.flows[flow].packets);
+  return out.value();
 }
 
 /// How far requests in one flow have come, as a responder in the other may answer them.
@@ -100,7 +52,7 @@ class Progress {
 int64_t score(const PacketTable& table, uint32_t a, uint32_t b) {
   const auto& pa = table.flows[a].packets;
   const auto& pb = table.flows[b].packets;
-  const uint32_t pmtu = infer_pmtu(table, {a, b});
+  const uint32_t pmtu = infer_pmtu(table, a, b);
   Progress of_a, of_b;
   int64_t sum = 0;
   size_t i = 0, j = 0;
@@ -152,169 +104,213 @@ class AwaitedAcks {
   std::vector<std::deque<Request>> awaited_;  ///< the last ones only
 };
 
-class Pairing {
- public:
-  explicit Pairing(const PacketTable& table)
-      : table_(table), partner_(table.flows.size(), kNoFlow), exchange_(table.flows.size()) {}
-
-  std::vector<FlowPair> run() {
-    by_cm();
-    std::map<std::tuple<IpAddress, IpAddress, uint32_t>, std::vector<uint32_t>> open;
-    for (uint32_t f = 0; f < table_.flows.size(); ++f) {
-      const Flow& flow = table_.flows[f];
-      if (partner_[f] == kNoFlow) open[{flow.src, flow.dst, flow.interface}].push_back(f);
-    }
-    for (const auto& [ends, flows] : open) {
-      const auto& [src, dst, interface] = ends;
-      const auto back = open.find({dst, src, interface});
-      if (back == open.end() || dst < src) continue;
-      by_behaviour(flows, back->second);
-    }
-    for (const HalfFound& half : half_found_) by_half(half);
-    std::vector<FlowPair> out;
-    for (uint32_t f = 0; f < table_.flows.size(); ++f) {
-      const uint32_t other = partner_[f];
-      if (other != kNoFlow && other < f) continue;
-      const std::optional<size_t> cm = exchange_[f];
-      const uint32_t agreed = cm ? table_.cm_pairs[*cm].path_mtu : 0;
-      uint32_t odd = 0;
-      const uint32_t inferred = infer_pmtu(table_, {f, other}, &odd);
-      out.push_back({f, other, agreed != 0 ? agreed : inferred, cm, agreed != 0 ? 0 : odd});
-      const auto wrong = std::ranges::find_if(
-          misled_, [&](const Misled& m) { return m.flow == f || m.flow == other; });
-      if (wrong == misled_.end()) continue;
-      out.back().agreed_qpn = wrong->agreed;
-      out.back().misled = wrong->flow;
-    }
-    return out;
-  }
-
- private:
-  void join(uint32_t a, uint32_t b) {
-    partner_[a] = b;
-    partner_[b] = a;
-  }
-
-  void by_cm() {
-    // The first flow of these addresses that begins after the exchange.
-    auto find = [&](const CmPair& cm, const IpAddress& src, const IpAddress& dst, Qpn qpn) {
-      uint32_t found = kNoFlow;
-      for (uint32_t i = 0; i < table_.flows.size(); ++i) {
-        const Flow& f = table_.flows[i];
-        if (f.interface != cm.interface || f.src != src || f.dst != dst) continue;
-        if (f.dest_qpn != qpn || begin(i) < cm.frame) continue;
-        if (found == kNoFlow || begin(i) < begin(found)) found = i;
-      }
-      return found;
-    };
-    for (size_t i = 0; i < table_.cm_pairs.size(); ++i) {
-      const CmPair& cm = table_.cm_pairs[i];
-      const IpAddress& active = cm.active.address;
-      const IpAddress& passive = cm.passive.address;
-      const uint32_t there = find(cm, active, passive, cm.passive.qpn);
-      const uint32_t back = find(cm, passive, active, cm.active.qpn);
-      if ((there == kNoFlow) != (back == kNoFlow)) {
-        const bool lacks_back = back == kNoFlow;
-        half_found_.push_back(
-            {i, lacks_back ? there : back, lacks_back ? cm.active.qpn : cm.passive.qpn});
-      }
-      if (there == kNoFlow || back == kNoFlow) continue;
-      join(there, back);
-      exchange_[there] = exchange_[back] = i;
-    }
-  }
-
-  /// An exchange of which one direction is there and the other is not.
-  struct HalfFound {
-    size_t exchange;
-    uint32_t flow;
-    Qpn agreed;  ///< of the other direction
-  };
-  /// What was found to answer that direction is the other one, and goes to another queue pair.
-  void by_half(const HalfFound& half) {
-    const uint32_t other = partner_[half.flow];
-    if (other == kNoFlow || other == half.flow || exchange_[half.flow]) return;
-    if (begin(other) < table_.cm_pairs[half.exchange].frame) return;
-    exchange_[half.flow] = exchange_[other] = half.exchange;
-    misled_.push_back({other, half.agreed});
-  }
-
-  uint64_t begin(uint32_t flow) const {
-    return table_.packets[table_.flows[flow].packets.front()].frame;
-  }
-
-  void by_behaviour(const std::vector<uint32_t>& there, const std::vector<uint32_t>& back) {
-    if (there.size() == 1 && back.size() == 1) return join(there[0], back[0]);
-    struct Candidate {
-      int64_t score;
-      uint32_t a, b;
-    };
-    constexpr int64_t kVote = 3;
-    std::vector<Candidate> candidates;
-    const std::vector<int64_t> votes = votes_by_order(there, back);
-    for (size_t a = 0; a < there.size(); ++a) {
-      for (size_t b = 0; b < back.size(); ++b) {
-        const int64_t s = score(table_, there[a], back[b]);
-        const int64_t vote = votes[a * back.size() + b];
-        if (s > 0) candidates.push_back({s + kVote * vote, there[a], back[b]});
-      }
-    }
-    std::ranges::stable_sort(candidates, [](const Candidate& x, const Candidate& y) {
-      return x.score > y.score;  // equal ones stay in the order in which they began
-    });
-    for (const Candidate& c : candidates) {
-      if (partner_[c.a] == kNoFlow && partner_[c.b] == kNoFlow) join(c.a, c.b);
-    }
-  }
-
-  /// How many ACKs of each flow are the first that each flow the other way waits for.
-  std::vector<int64_t> votes_by_order(const std::vector<uint32_t>& there,
-                                      const std::vector<uint32_t>& back) const {
-    struct Event {
-      uint32_t packet;
-      bool is_there;
-      size_t flow;
-    };
-    std::vector<Event> events;
-    const auto add = [&](const std::vector<uint32_t>& flows, bool is_there) {
-      for (size_t f = 0; f < flows.size(); ++f) {
-        const auto& packets = table_.flows[flows[f]].packets;
-        const size_t count = std::min(packets.size(), kScoredPackets);
-        for (size_t i = 0; i < count; ++i) events.push_back({packets[i], is_there, f});
-      }
-    };
-    add(there, true);
-    add(back, false);
-    std::ranges::sort(events, {}, &Event::packet);
-    AwaitedAcks of_there(there.size()), of_back(back.size());
-    std::vector<int64_t> votes(there.size() * back.size());
-    for (const Event& event : events) {
-      const PacketRecord& p = table_.packets[event.packet];
-      if (p.info().is_request()) {
-        (event.is_there ? of_there : of_back).request(event.flow, p);
-      } else if (p.info().kind == OpKind::kAck) {
-        const auto other = (event.is_there ? of_back : of_there).ack(p);
-        if (!other) continue;
-        ++votes[event.is_there ? event.flow * back.size() + *other
-                               : *other * back.size() + event.flow];
-      }
-    }
-    return votes;
-  }
-
-  const PacketTable& table_;
-  std::vector<uint32_t> partner_;
-  std::vector<std::optional<size_t>> exchange_;  ///< of CM, by flow
-  std::vector<HalfFound> half_found_;
-  struct Misled {
-    uint32_t flow;
-    Qpn agreed;
-  };
-  std::vector<Misled> misled_;
-};
-
 }  // namespace
 
-std::vector<FlowPair> pair_flows(const PacketTable& table) { return Pairing(table).run(); }
+Pairing::Found Pairing::pair(bool all) {
+  const size_t flows = table_.flows.size();
+  partner_.resize(flows, kNoFlow);
+  exchange_.resize(flows);
+  done_.resize(flows, false);
+  half_found_.clear();
+  by_cm();
+  std::map<Way, std::vector<uint32_t>> open;
+  for (uint32_t f = 0; f < flows; ++f) {
+    if (partner_[f] == kNoFlow && !done_[f]) open[way_of(f)].push_back(f);
+  }
+  for (const auto& [way, flows_there] : open) {
+    const auto back = open.find(reversed(way));
+    if (back == open.end() || std::get<1>(way) < std::get<0>(way)) continue;
+    by_behaviour(flows_there, back->second, all);
+  }
+  for (const HalfFound& half : half_found_) by_half(half);
+  Found out;
+  for (auto& [way, waiting] : open) {
+    for (const uint32_t f : waiting) {
+      if (partner_[f] == kNoFlow) join_late(f, all, out);
+    }
+  }
+  for (uint32_t f = 0; f < flows; ++f) {
+    const uint32_t other = partner_[f];
+    if (done_[f] || (other != kNoFlow && other < f)) continue;
+    if (other == kNoFlow && !all && !stays_alone(f, open)) continue;
+    take(f, other, out);
+  }
+  return out;
+}
+
+void Pairing::take(uint32_t f, uint32_t other, Found& out) {
+  done_[f] = true;
+  if (other != kNoFlow) done_[other] = true;
+  if (other == kNoFlow) alone_[way_of(f)].push_back(f);
+  const std::optional<size_t> cm = exchange_[f];
+  FlowPair& pair = out.pairs.emplace_back();
+  pair.forward = f;
+  pair.reverse = other;
+  pair.pmtu = cm ? table_.cm_pairs[*cm].path_mtu : 0;
+  pair.cm = cm;
+  const auto wrong = std::ranges::find_if(
+      misled_, [&](const Misled& m) { return m.flow == f || m.flow == other; });
+  if (wrong == misled_.end()) return;
+  pair.agreed_qpn = wrong->agreed;
+  pair.misled = wrong->flow;
+}
+
+Pairing::Way Pairing::way_of(uint32_t flow) const {
+  const Flow& f = table_.flows[flow];
+  return {f.src, f.dst, f.interface};
+}
+
+/// Its behaviour has been seen long enough: not that only another one, which has the same ends and
+/// is about to begin, is missing.
+bool Pairing::is_ripe(uint32_t flow, uint64_t packets) const {
+  constexpr Duration kLong = Duration::s(1);
+  const Flow& f = table_.flows[flow];
+  return f.total >= packets || table_.last - f.first.at >= kLong;
+}
+
+bool Pairing::are_ripe(uint32_t a, uint32_t b) const {
+  constexpr uint64_t kEach = 8, kEnough = 128;
+  const uint64_t both = table_.flows[a].total + table_.flows[b].total;
+  return both >= kScoredPackets || (is_ripe(a, kEach) && is_ripe(b, kEach) &&
+                                    (is_ripe(a, kEnough - kEach) || is_ripe(b, kEnough - kEach)));
+}
+
+/// Nothing comes back, so far.
+bool Pairing::stays_alone(uint32_t flow, const std::map<Way, std::vector<uint32_t>>& open) const {
+  constexpr uint64_t kPatience = 4;
+  const auto back = open.find(reversed(way_of(flow)));
+  const bool hope = back != open.end() && std::ranges::any_of(back->second, [&](uint32_t b) {
+                      return partner_[b] == kNoFlow;
+                    });
+  return table_.flows[flow].packets.size() >= kScoredPackets * (hope ? kPatience : 1);
+}
+
+void Pairing::by_cm() {
+  // The first flow of these addresses that begins after the exchange.
+  auto find = [&](const CmPair& cm, const IpAddress& src, const IpAddress& dst, Qpn qpn) {
+    uint32_t found = kNoFlow;
+    for (uint32_t i = 0; i < table_.flows.size(); ++i) {
+      const Flow& f = table_.flows[i];
+      if (f.interface != cm.interface || f.src != src || f.dst != dst) continue;
+      if (f.dest_qpn != qpn || begin(i) < cm.frame) continue;
+      if (found == kNoFlow || begin(i) < begin(found)) found = i;
+    }
+    return found;
+  };
+  met_.resize(table_.cm_pairs.size(), false);
+  for (size_t i = 0; i < table_.cm_pairs.size(); ++i) {
+    if (met_[i]) continue;
+    const CmPair& cm = table_.cm_pairs[i];
+    const IpAddress& active = cm.active.address;
+    const IpAddress& passive = cm.passive.address;
+    const uint32_t there = find(cm, active, passive, cm.passive.qpn);
+    const uint32_t back = find(cm, passive, active, cm.active.qpn);
+    if ((there == kNoFlow) != (back == kNoFlow)) {
+      const bool lacks_back = back == kNoFlow;
+      half_found_.push_back(
+          {i, lacks_back ? there : back, lacks_back ? cm.active.qpn : cm.passive.qpn});
+    }
+    if (there == kNoFlow || back == kNoFlow) continue;
+    met_[i] = true;
+    if (done_[there] || done_[back]) continue;
+    join(there, back);
+    exchange_[there] = exchange_[back] = i;
+  }
+}
+
+/// What was found to answer that direction is the other one, and goes to another queue pair.
+void Pairing::by_half(const HalfFound& half) {
+  const uint32_t other = partner_[half.flow];
+  if (done_[half.flow] || other == kNoFlow || other == half.flow || exchange_[half.flow]) return;
+  if (begin(other) < table_.cm_pairs[half.exchange].frame) return;
+  exchange_[half.flow] = exchange_[other] = half.exchange;
+  misled_.push_back({other, half.agreed});
+}
+
+void Pairing::by_behaviour(const std::vector<uint32_t>& there, const std::vector<uint32_t>& back,
+                           bool all) {
+  if (all && there.size() == 1 && back.size() == 1) return join(there[0], back[0]);
+  struct Candidate {
+    int64_t score;
+    uint32_t a, b;
+  };
+  constexpr int64_t kVote = 3;
+  std::vector<Candidate> candidates;
+  const std::vector<int64_t> votes = votes_by_order(there, back);
+  for (size_t a = 0; a < there.size(); ++a) {
+    for (size_t b = 0; b < back.size(); ++b) {
+      const int64_t s = score(table_, there[a], back[b]);
+      const int64_t vote = votes[a * back.size() + b];
+      if (s > 0) candidates.push_back({s + kVote * vote, there[a], back[b]});
+    }
+  }
+  std::ranges::stable_sort(candidates, [](const Candidate& x, const Candidate& y) {
+    return x.score > y.score;  // equal ones stay in the order in which they began
+  });
+  for (const Candidate& c : candidates) {
+    if (partner_[c.a] != kNoFlow || partner_[c.b] != kNoFlow) continue;
+    if (all || are_ripe(c.a, c.b)) join(c.a, c.b);
+  }
+}
+
+/// How many ACKs of each flow are the first that each flow the other way waits for.
+std::vector<int64_t> Pairing::votes_by_order(const std::vector<uint32_t>& there,
+                                             const std::vector<uint32_t>& back) const {
+  struct Event {
+    uint32_t packet;
+    bool is_there;
+    size_t flow;
+  };
+  std::vector<Event> events;
+  const auto add = [&](const std::vector<uint32_t>& flows, bool is_there) {
+    for (size_t f = 0; f < flows.size(); ++f) {
+      const auto& packets = table_.flows[flows[f]].packets;
+      const size_t count = std::min(packets.size(), kScoredPackets);
+      for (size_t i = 0; i < count; ++i) events.push_back({packets[i], is_there, f});
+    }
+  };
+  add(there, true);
+  add(back, false);
+  std::ranges::sort(events, {}, &Event::packet);
+  AwaitedAcks of_there(there.size()), of_back(back.size());
+  std::vector<int64_t> votes(there.size() * back.size());
+  for (const Event& event : events) {
+    const PacketRecord& p = table_.packets[event.packet];
+    if (p.info().is_request()) {
+      (event.is_there ? of_there : of_back).request(event.flow, p);
+    } else if (p.info().kind == OpKind::kAck) {
+      const auto other = (event.is_there ? of_back : of_there).ack(p);
+      if (!other) continue;
+      ++votes[event.is_there ? event.flow * back.size() + *other
+                             : *other * back.size() + event.flow];
+    }
+  }
+  return votes;
+}
+
+/// The other direction of one that was taken to be alone: what it says must answer that.
+void Pairing::join_late(uint32_t flow, bool all, Found& out) {
+  constexpr uint64_t kEnoughAnswers = 8;
+  const auto candidates = alone_.find(reversed(way_of(flow)));
+  if (candidates == alone_.end() || !(all || is_ripe(flow, kEnoughAnswers))) return;
+  size_t best = 0;
+  int64_t most = 0;
+  for (size_t i = 0; i < candidates->second.size(); ++i) {
+    int64_t fitting = 0;
+    for (const uint32_t packet : table_.flows[flow].packets) {
+      const PacketRecord& p = table_.packets[packet];
+      fitting += p.info().is_response() && fits_(candidates->second[i], p.psn) ? 1 : 0;
+    }
+    if (fitting <= most) continue;
+    best = i;
+    most = fitting;
+  }
+  if (most == 0) return;
+  const uint32_t other = candidates->second[best];
+  candidates->second.erase(candidates->second.begin() + static_cast<std::ptrdiff_t>(best));
+  done_[flow] = true;
+  join(flow, other);
+  out.late.emplace_back(other, flow);
+}
 
 }  // namespace understudy

@@ -115,40 +115,43 @@ void RequestStream::check_late(const Slot& slot, const PacketRecord& p, int64_t 
 
 /// The request that a READ or ATOMIC response answers; null where there is none of this kind.
 /// `repeated`: it has been answered before.
-RequestStream::Slot* RequestStream::asked(const PacketRecord& p, int64_t psn, OpKind kind,
-                                          const std::string& name, bool& repeated) {
+RequestStream::Request* RequestStream::asked(const PacketRecord& p, int64_t psn, OpKind kind,
+                                             const char* name, bool& repeated) {
   const int64_t from = retired_end_ - static_cast<int64_t>(retired_.size());
-  Slot* s = slot(psn);
-  repeated = s == nullptr;
+  Slot* const waiting = slot(psn);
+  Request* s = waiting;
+  repeated = waiting == nullptr;
   if (repeated) {
     if (psn < from || psn >= retired_end_) return nullptr;
     s = &retired_[static_cast<size_t>(psn - from)];
   }
   if (!s->known) {  // the request was lost on the way to the capture, or is missing from it
     if (context_.complete) {
-      fault(Rule::kA5_11, p.stamp(), psn, name + " response, but no " + name + " was sent");
+      fault(Rule::kA5_11, p.stamp(), psn,
+            std::string(name) + " response, but no " + name + " was sent");
     }
-    s->answered = p.stamp();
+    if (waiting != nullptr) waiting->answered = p.stamp();
     return nullptr;
   }
   if (opcode_info(s->opcode).kind == kind) return s;
-  fault(Rule::kA5_11, p.stamp(), psn, name + " response, but the request was no " + name);
+  fault(Rule::kA5_11, p.stamp(), psn,
+        std::string(name) + " response, but the request was no " + name);
   return nullptr;
 }
 
 void RequestStream::read_response(const PacketRecord& p, int64_t psn) {
   findings_.examined(Rule::kA4_13);
   bool repeated = false;
-  Slot* s = asked(p, psn, OpKind::kReadRequest, "READ", repeated);
+  const Request* s = asked(p, psn, OpKind::kReadRequest, "READ", repeated);
   if (s == nullptr) return;
   const bool last = s->dma_length <= pmtu_;
   const OpcodeInfo& info = p.info();
   const Rule rule = repeated ? Rule::kA4_18 : Rule::kA4_13;
-  const std::string unfit = std::string(info.name) + " does not fit the request";
+  const auto unfit = [&] { return std::string(info.name) + " does not fit the request"; };
   if (info.end != last || (!info.start && s->read_first)) {
-    fault(rule, p.stamp(), psn, unfit);
+    fault(rule, p.stamp(), psn, unfit());
   } else if (info.start && !s->read_start) {
-    suspect(rule, p.stamp(), psn, unfit);  // of a request that begins here
+    suspect(rule, p.stamp(), psn, unfit());  // of a request that begins here
   }
   if (p.payload_bytes != s->bytes) {
     fault(rule, p.stamp(), psn,
@@ -156,14 +159,17 @@ void RequestStream::read_response(const PacketRecord& p, int64_t psn) {
               std::to_string(s->bytes));
   }
   if (repeated) return;
-  check_late(*s, p, psn);
-  if (s->read_first && s->answers.empty()) times_.read.add(p.at - s->sent.back().at);
-  s->answers.push_back(p.stamp());
+  Slot& waiting = *slot(psn);
+  check_late(waiting, p, psn);
+  if (waiting.read_first && waiting.answers.empty()) {
+    times_.read.add(p.at - waiting.sent.back().at);
+  }
+  waiting.answers.push_back(p.stamp());
 }
 
 void RequestStream::atomic_response(const PacketRecord& p, int64_t psn) {
   bool repeated = false;
-  Slot* s = asked(p, psn, OpKind::kAtomicRequest, "ATOMIC", repeated);
+  Request* s = asked(p, psn, OpKind::kAtomicRequest, "ATOMIC", repeated);
   if (s == nullptr) return;
   findings_.examined(Rule::kA4_16);
   if (s->va % 8 != 0 && !s->value) {
@@ -177,9 +183,10 @@ void RequestStream::atomic_response(const PacketRecord& p, int64_t psn) {
   }
   if (!s->value) s->value = p.va;
   if (repeated) return;
-  check_late(*s, p, psn);
-  if (s->answers.empty()) times_.read.add(p.at - s->sent.back().at);
-  s->answers.push_back(p.stamp());
+  Slot& waiting = *slot(psn);
+  check_late(waiting, p, psn);
+  if (waiting.answers.empty()) times_.read.add(p.at - waiting.sent.back().at);
+  waiting.answers.push_back(p.stamp());
 }
 
 /// Where the capture does not show the connection's first message: responses say how many messages
@@ -233,14 +240,14 @@ void RequestStream::check_msn(const PacketRecord& p, int64_t psn, bool is_nak) {
     msn_psn_ = covered;
     return;
   }
-  const std::string what = "MSN " + std::to_string(p.msn);
+  const auto what = [&] { return "MSN " + std::to_string(p.msn); };
   if (covered >= msn_psn_ && msn < msn_) {
-    fault(Rule::kA4_8, p.stamp(), psn, what + " after " + std::to_string(low(msn_)));
+    fault(Rule::kA4_8, p.stamp(), psn, what() + " after " + std::to_string(low(msn_)));
   } else if (!msn_exact_) {
     check_learned_msn(p, psn, msn, sent, repeated ? std::nullopt : std::optional(completed));
   } else if (holes_ == 0 && (msn > sent || (!repeated && msn < completed))) {
     suspect(Rule::kA4_8, p.stamp(), psn,
-            what + ", but " + std::to_string(completed) + " to " + std::to_string(sent) +
+            what() + ", but " + std::to_string(completed) + " to " + std::to_string(sent) +
                 " messages are complete");
   }
   if (covered >= msn_psn_) {

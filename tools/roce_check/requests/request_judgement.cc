@@ -6,7 +6,7 @@
 namespace understudy {
 namespace {
 
-constexpr size_t kMostRetired = 4096;  // READs and ATOMICs that duplicates are compared with
+constexpr size_t kMostRetired = 4096;  // that duplicates are compared with
 
 }  // namespace
 
@@ -14,9 +14,10 @@ constexpr size_t kMostRetired = 4096;  // READs and ATOMICs that duplicates are 
 /// order only, as it may have lost any of them behind the capture: later ones come again.
 Stamp RequestStream::answer_of(const Slot& slot) const {
   if (!slot.answer) return slot.answered;
-  const auto next = std::ranges::find_if(
-      slot.answers, [&](const Stamp& stamp) { return stamp.frame > answered_at_.frame; });
-  return next == slot.answers.end() ? Stamp{} : *next;
+  for (size_t i = 0; i < slot.answers.size(); ++i) {
+    if (slot.answers[i].frame > answered_at_.frame) return slot.answers[i];
+  }
+  return {};
 }
 
 void RequestStream::retire() {
@@ -30,9 +31,7 @@ void RequestStream::drop_front() {
   Slot& front = window_.front();
   holes_ -= front.known ? 0 : 1;
   retired_messages_ = front.messages;
-  front.sent.clear();
-  front.answers.clear();
-  retired_.push_back(std::move(front));
+  retired_.push_back(front);
   if (retired_.size() > kMostRetired) retired_.pop_front();
   window_.pop_front();
   retired_end_ = ++base_;
@@ -65,7 +64,7 @@ bool RequestStream::nak_ignored(const Slot& slot) {
 
 /// Acknowledged, but in no frame of the capture.
 void RequestStream::judge_unseen(const Slot& slot, int64_t psn) {
-  if (context_.damaged.contains(low(psn))) {
+  if (std::ranges::find(damaged_, low(psn)) != damaged_.end()) {
     findings_.examined(Rule::kA2_3);
     fault(Rule::kA2_3, slot.answered, psn, "acknowledged, but it came with a wrong ICRC only");
   } else if (context_.complete) {
@@ -105,13 +104,10 @@ void RequestStream::judge(const Slot& slot, int64_t psn) {
   judge_message(slot, psn, *sent);
 }
 
-void RequestStream::judge_message(const Slot& slot, int64_t psn, Stamp sent) {
+void RequestStream::judge_message(const Request& slot, int64_t psn, Stamp sent) {
   const OpcodeInfo& info = opcode_info(slot.opcode);
   const bool read = info.kind == OpKind::kReadRequest;
-  if (read && !slot.read_first) {
-    if (!messages_.empty()) messages_.back().last_at = sent.at;
-    return;
-  }
+  if (read && !slot.read_first) return;
   if ((info.start || slot.answer) && open_) {
     fault(Rule::kA4_4, sent, psn,
           std::string(info.name) + " begins before the message before it has ended");
@@ -119,8 +115,7 @@ void RequestStream::judge_message(const Slot& slot, int64_t psn, Stamp sent) {
   }
   if (slot.answer) {
     cut_ = false;
-    messages_.push_back(
-        {info.kind, read ? slot.dma_length : 8, false, sent.frame, sent.at, sent.at});
+    messages_.add({info.kind, read ? slot.dma_length : 8, false, sent.frame, sent.at});
     return;
   }
   if (!info.start && (!open_ || open_->message.kind != info.kind)) {
@@ -133,12 +128,11 @@ void RequestStream::judge_message(const Slot& slot, int64_t psn, Stamp sent) {
   }
   cut_ &= !info.start;
   if (!open_) {
-    open_ = OpenMessage{{info.kind, 0, false, sent.frame, sent.at, sent.at}, std::nullopt};
+    open_ = OpenMessage{{info.kind, 0, false, sent.frame, sent.at}, std::nullopt};
     if (info.reth) open_->declared = slot.dma_length;
   }
   judge_length(slot, psn, sent);
   open_->message.bytes += slot.bytes;
-  open_->message.last_at = sent.at;
   open_->message.imm |= info.imm;
   if (!info.end) return;
   if (open_->declared && *open_->declared != open_->message.bytes) {
@@ -148,11 +142,11 @@ void RequestStream::judge_message(const Slot& slot, int64_t psn, Stamp sent) {
           "RETH says " + std::to_string(*open_->declared) + " bytes, the payloads are " +
               std::to_string(open_->message.bytes));
   }
-  messages_.push_back(open_->message);
+  messages_.add(open_->message);
   open_.reset();
 }
 
-void RequestStream::judge_length(const Slot& slot, int64_t psn, Stamp sent) {
+void RequestStream::judge_length(const Request& slot, int64_t psn, Stamp sent) {
   const OpcodeInfo& info = opcode_info(slot.opcode);
   findings_.examined(Rule::kA1_13);
   const bool full = slot.bytes == pmtu_;
@@ -205,7 +199,7 @@ void RequestStream::finish(bool excused) {
   size_t missing = 0;
   const Slot* first_missing = nullptr;
   int64_t first_psn = 0;
-  std::optional<size_t> accepted_messages;
+  std::optional<MessageLog::Mark> accepted_messages;
   for (size_t i = 0; i < window_.size(); ++i) {
     const Slot& s = window_[i];
     const int64_t psn = base_ + static_cast<int64_t>(i);
@@ -219,7 +213,7 @@ void RequestStream::finish(bool excused) {
       continue;
     }
     ++counts_.unanswered;
-    if (!accepted_messages) accepted_messages = messages_.size();
+    if (!accepted_messages) accepted_messages = messages_.mark();
     const bool explained = finish_slot(s, psn, excused);
     if (i < asked && !explained && missing++ == 0) {
       first_missing = &s;
@@ -233,7 +227,7 @@ void RequestStream::finish(bool excused) {
     fault(Rule::kComplete, {open_->message.first_frame, open_->message.first_at}, next_ - 1,
           "the capture ends inside a message");
   }
-  if (accepted_messages) messages_.resize(*accepted_messages);
+  if (accepted_messages) messages_.back_to(*accepted_messages);
   window_.clear();
   base_ = next_;
   holes_ = 0;

@@ -8,6 +8,8 @@ namespace {
 
 constexpr int64_t kMaxGap = 8192;               // a larger jump is another connection
 constexpr size_t kMaxWindow = size_t{1} << 20;  // unanswered PSNs; bounds memory on odd captures
+constexpr size_t kMaxOneWay = size_t{1} << 14;  // the same where nobody answers
+constexpr size_t kMostDamaged = 4096;           // PSNs with a wrong ICRC that are remembered
 constexpr uint32_t kMaxRethLength = 1u << 31;
 constexpr int64_t kWholeFlow = 1024;  // nobody retransmits so many packets down to the very first
 
@@ -31,7 +33,7 @@ bool RequestStream::is_first_again(const PacketRecord& p) const {
   if (retired_.empty() || retired_end_ - static_cast<int64_t>(retired_.size()) != first_) {
     return true;
   }
-  const Slot& was = retired_.front();
+  const Request& was = retired_.front();
   const bool same_payload = !was.whole || !p.whole || was.payload_crc == p.payload_crc;
   return !was.known || (was.opcode == p.opcode && was.bytes == p.payload_bytes && same_payload);
 }
@@ -126,12 +128,37 @@ void RequestStream::request(const PacketRecord& p) {
   for (uint32_t i = 0; i < span; ++i) place(p, psn + i, i);
   cursor_ = psn + span;
   last_request_ = p.stamp();
-  while (window_.size() > kMaxWindow) {
-    if (context_.other_way) {
-      fault(Rule::kUnanswered, p.stamp(), base_, "2^20 later packets have been sent");
+  while (window_.size() > (context_.other_way ? kMaxWindow : kMaxOneWay)) give_up_front(p.stamp());
+}
+
+/// Too many wait. Where nobody answers in the capture at all, that is all that is known of it.
+void RequestStream::give_up_front(Stamp stamp) {
+  const Slot& front = window_.front();
+  if (context_.other_way) {
+    fault(Rule::kUnanswered, stamp, base_, "2^20 later packets have been sent");
+  } else {
+    ++counts_.unanswered;
+    if (!context_.complete && !context_.impaired) ++counts_.not_captured;  // its answer
+    if (front.known) {
+      const MessageLog::Mark accepted = messages_.mark();
+      judge_message(front, base_, front.sent.front());
+      messages_.back_to(accepted);
+    } else {
+      open_.reset();
+      cut_ = true;
     }
-    drop_front();
   }
+  drop_front();
+}
+
+void RequestStream::damaged(Psn psn) {
+  damaged_.push_back(psn.value());
+  if (damaged_.size() > kMostDamaged) damaged_.pop_front();
+}
+
+bool RequestStream::waits_for(Psn psn) const {
+  const int64_t at = started_ ? extended(psn) : next_;
+  return at >= base_ && at < next_;
 }
 
 /// The first packets of a connection were lost before the capture, or overtaken: they come now, or
@@ -175,7 +202,7 @@ void RequestStream::place(const PacketRecord& p, int64_t psn, uint32_t index) {
   slot(psn)->sent.push_back(p.stamp());
 }
 
-void RequestStream::set(Slot& slot, const PacketRecord& p, uint32_t index) const {
+void RequestStream::set(Request& slot, const PacketRecord& p, uint32_t index) const {
   const OpKind kind = p.info().kind;
   slot.known = true;
   slot.opcode = p.opcode;
@@ -199,7 +226,7 @@ void RequestStream::set(Slot& slot, const PacketRecord& p, uint32_t index) const
 
 /// A retransmission carries what the first transmission carried; a READ asks for what is left.
 void RequestStream::compare(const Slot& slot, const PacketRecord& p, int64_t psn, uint32_t index) {
-  Slot again;
+  Request again;
   set(again, p, index);
   findings_.examined(Rule::kA5_6);
   std::string what;
@@ -220,7 +247,8 @@ void RequestStream::compare(const Slot& slot, const PacketRecord& p, int64_t psn
 }
 
 /// The same bytes; a program may not change a buffer before its request is complete. False: others.
-bool RequestStream::compare_payload(const Slot& slot, const Slot& again, Stamp stamp, int64_t psn) {
+bool RequestStream::compare_payload(const Request& slot, const Request& again, Stamp stamp,
+                                    int64_t psn) {
   if (!slot.whole || !again.whole) return true;
   const bool same = slot.payload_crc == again.payload_crc && slot.imm == again.imm;
   if (!same) {
@@ -235,9 +263,9 @@ bool RequestStream::compare_payload(const Slot& slot, const Slot& again, Stamp s
 void RequestStream::compare_retired(const PacketRecord& p, int64_t psn, uint32_t index) {
   const int64_t from = retired_end_ - static_cast<int64_t>(retired_.size());
   if (psn < from || psn >= retired_end_) return;
-  Slot& old = retired_[static_cast<size_t>(psn - from)];
+  Request& old = retired_[static_cast<size_t>(psn - from)];
   if (!old.known) return;
-  Slot again;
+  Request again;
   set(again, p, index);
   if (!old.answer) {
     const bool same_kind = again.opcode == old.opcode && again.bytes == old.bytes;

@@ -14,7 +14,6 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -34,15 +33,52 @@ struct StreamContext {
   bool impaired = false;
   /// Packets of the other direction are in the capture.
   bool other_way = true;
+  /// All messages are to be kept, not only their sums.
+  bool keep_messages = false;
   QpLimits limits;
   std::optional<Psn> first_psn;  ///< as RDMA-CM agreed
-  std::set<uint32_t> damaged;    ///< PSNs that came with a wrong ICRC
+};
+
+/// When something happened: mostly once.
+class Stamps {
+ public:
+  bool empty() const { return count_ == 0; }
+  size_t size() const { return count_; }
+  const Stamp& operator[](size_t i) const { return i == 0 ? first_ : more_[i - 1]; }
+  const Stamp& front() const { return first_; }
+  const Stamp& back() const { return (*this)[count_ - 1]; }
+  void push_back(Stamp stamp) {
+    if (count_++ == 0) {
+      first_ = stamp;
+    } else {
+      more_.push_back(stamp);
+    }
+  }
+
+ private:
+  size_t count_ = 0;
+  Stamp first_;
+  std::vector<Stamp> more_;
 };
 
 class RequestStream {
  public:
   RequestStream(std::string name, uint32_t pmtu, StreamContext context, Findings& findings)
-      : name_(std::move(name)), pmtu_(pmtu), context_(std::move(context)), findings_(findings) {}
+      : name_(std::move(name)),
+        pmtu_(pmtu),
+        context_(std::move(context)),
+        findings_(findings),
+        messages_(context_.keep_messages) {}
+
+  /// More has become known, as more of the capture was read.
+  void set_pmtu(uint32_t pmtu) { pmtu_ = pmtu; }
+  void set_complete(bool complete) { context_.complete = complete; }
+  void set_other_way(std::string name) {
+    name_ = std::move(name);
+    context_.other_way = true;
+  }
+  /// A request that came with a wrong ICRC.
+  void damaged(Psn psn);
 
   void request(const PacketRecord& p);
   /// The same of an unreliable connection.
@@ -61,10 +97,13 @@ class RequestStream {
   bool broken() const { return broken_; }
   const StreamCounts& counts() const { return counts_; }
   const StreamTimes& times() const { return times_; }
-  const std::vector<AcceptedMessage>& messages() const { return messages_; }
+  const MessageLog& messages() const { return messages_; }
+  /// Whether an answer with this PSN would be one to what was sent and is not answered yet.
+  bool waits_for(Psn psn) const;
 
  private:
-  struct Slot {
+  /// What was asked for with one PSN.
+  struct Request {
     bool known = false;   ///< some transmission of it has been seen
     bool answer = false;  ///< READ or ATOMIC: needs a response of its own
     uint8_t opcode = 0;
@@ -78,16 +117,19 @@ class RequestStream {
     uint32_t imm = 0;
     bool whole = false;  ///< its payload is in the capture, and this is its CRC:
     uint32_t payload_crc = 0;
+    std::optional<uint64_t> value;  ///< of an ATOMIC's response
+  };
+  /// One that waits for its answer.
+  struct Slot : Request {
     uint64_t messages = 0;  ///< messages that end up to here (a READ: begin)
     Stamp answered;         ///< the ACK, or the first fitting response
     Stamp nak;              ///< the last NAK that asked for it; of those after an RNR NAK, that
     Stamp gap_nak;          ///< the last sequence NAK that asked for it
     uint8_t nak_syndrome = 0;
-    Stamp revealed;                 ///< a packet behind it, where that was seen first
-    Stamp passed;                   ///< READ or ATOMIC: an answer to a later request came first
-    std::optional<uint64_t> value;  ///< of an ATOMIC's response
-    std::vector<Stamp> sent;
-    std::vector<Stamp> answers;  ///< READ/ATOMIC responses
+    Stamp revealed;  ///< a packet behind it, where that was seen first
+    Stamp passed;    ///< READ or ATOMIC: an answer to a later request came first
+    Stamps sent;
+    Stamps answers;  ///< READ/ATOMIC responses
   };
 
   int64_t extended(Psn psn) const { return next_ + psn.distance_from(Psn(low(next_))); }
@@ -114,10 +156,11 @@ class RequestStream {
   bool extend_front(int64_t psn, Stamp stamp);
   void settle_early_answers(int64_t psn);
   void place(const PacketRecord& p, int64_t psn, uint32_t index);
-  void set(Slot& slot, const PacketRecord& p, uint32_t index) const;
+  void set(Request& slot, const PacketRecord& p, uint32_t index) const;
   void compare(const Slot& slot, const PacketRecord& p, int64_t psn, uint32_t index);
   void compare_retired(const PacketRecord& p, int64_t psn, uint32_t index);
-  bool compare_payload(const Slot& slot, const Slot& again, Stamp stamp, int64_t psn);
+  bool compare_payload(const Request& slot, const Request& again, Stamp stamp, int64_t psn);
+  void give_up_front(Stamp stamp);
   void recount(int64_t from);
 
   // request_retries.cc: when and why packets are sent again
@@ -135,8 +178,7 @@ class RequestStream {
   void nak(const PacketRecord& p, int64_t psn);
   void sequence_nak(const PacketRecord& p, int64_t psn, const Slot* slot);
   void fatal_nak(const PacketRecord& p, int64_t psn, const Slot* slot);
-  Slot* asked(const PacketRecord& p, int64_t psn, OpKind kind, const std::string& name,
-              bool& repeated);
+  Request* asked(const PacketRecord& p, int64_t psn, OpKind kind, const char* name, bool& repeated);
   void read_response(const PacketRecord& p, int64_t psn);
   void atomic_response(const PacketRecord& p, int64_t psn);
   void check_late(const Slot& slot, const PacketRecord& p, int64_t psn);
@@ -153,8 +195,8 @@ class RequestStream {
   void judge(const Slot& slot, int64_t psn);
   void judge_unseen(const Slot& slot, int64_t psn);
   const Stamp* accepted(const Slot& slot, Stamp answered) const;
-  void judge_message(const Slot& slot, int64_t psn, Stamp sent);
-  void judge_length(const Slot& slot, int64_t psn, Stamp sent);
+  void judge_message(const Request& slot, int64_t psn, Stamp sent);
+  void judge_length(const Request& slot, int64_t psn, Stamp sent);
   bool answer_not_captured(const Slot& slot) const;
   void finish_early_answers();
   bool finish_slot(const Slot& slot, int64_t psn, bool excused);
@@ -166,7 +208,8 @@ class RequestStream {
   Findings& findings_;
   StreamCounts counts_;
   StreamTimes times_;
-  std::vector<AcceptedMessage> messages_;
+  MessageLog messages_;
+  std::deque<uint32_t> damaged_;  ///< PSNs that came with a wrong ICRC, the last ones
 
   bool started_ = false;
   bool other_way_reset_ = false;
@@ -178,7 +221,7 @@ class RequestStream {
   int64_t next_ = 0;   ///< first PSN never sent
   int64_t acked_ = 0;  ///< first PSN that no ACK covers
   std::deque<Slot> window_;
-  std::deque<Slot> retired_;         ///< READs and ATOMICs that left the window last
+  std::deque<Request> retired_;      ///< what left the window last
   int64_t retired_end_ = 0;          ///< PSN behind the last of them; there are no gaps in between
   uint64_t retired_messages_ = 0;    ///< that ended before the window
   size_t holes_ = 0;                 ///< slots that are not known
