@@ -256,8 +256,10 @@ std::string of_several_gpus(unsigned gpus, uint32_t minor, const std::string& id
   }
   return text +
          "[[job]]\nname = \"job\"\ncollective = \"all_reduce\"\nranks = [\"a\", \"gpu\", "
-         "\"w*\"]\nsizes = [\"400000B\"]\nchannels = 4\npayload = \"exact\"\nnccl = \"2." +
-         std::to_string(minor) + "\"\njoin = { file = \"" + id + "\" }\n" + children;
+         "\"w*\"]\nsizes = [\"400000B\"]\nchannels = " +
+         // Half of them are found, a GPU at the head of each; the others are copies.
+         std::to_string(2 * gpus) + "\npayload = \"exact\"\nnccl = \"2." + std::to_string(minor) +
+         "\"\njoin = { file = \"" + id + "\" }\n" + children;
 }
 
 /// Runs it; `operations` of each child, from job 1 on.
