@@ -28,10 +28,10 @@ inline constexpr uint32_t kMostGpusOfCollnet = 8;
 
 struct Communicator {
   uint32_t nodes = 1;
-  uint32_t gpus = 1;           ///< ranks on each node
-  uint32_t first_nic = 0;      ///< of each node
-  uint32_t nics = 1;           ///< from it on; GPU g is next to number g * nics / gpus of these
-  uint32_t ports = 1;          ///< that NCCL merged to one NIC: each is numbered
+  uint32_t gpus = 1;       ///< ranks on each node
+  uint32_t first_nic = 0;  ///< of each node
+  uint32_t nics = 1;       ///< from it on; GPU g is next to number g * nics / gpus of these
+  uint32_t ports = 1;      ///< that NCCL merged to one NIC: each is numbered
   /// From a NIC to the next one, in numbers; 0: `ports`. More where ranks of some GPUs of each node
   /// have a communicator.
   uint32_t nic_stride = 0;

@@ -25,8 +25,8 @@ struct ChildConfig {
 /// Where ranks of a job are, as a job of their own has it.
 struct ChildPlace {
   std::vector<NodeId> nodes;
-  uint32_t gpus = 1;  ///< ranks on each of them
-  unsigned nic = 0;   ///< of the first one
+  uint32_t gpus = 1;                  ///< ranks on each of them
+  unsigned nic = 0;                   ///< of the first one
   uint32_t nics = 1, nic_stride = 1;  ///< as ChildConfig's
 };
 

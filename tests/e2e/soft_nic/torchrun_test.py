@@ -10,7 +10,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # where stage is
 import nccl_job  # noqa: E402
 import stage  # noqa: E402
-from soft_nic_links import Vhost  # noqa: E402
+from soft_nic_links import Veth  # noqa: E402
 
 PYTHON = "/usr/bin/python3"  # Debian's, which has Debian's torch
 LONGEST = 240  # seconds: two programs import PyTorch one after the other
@@ -61,8 +61,15 @@ def without_torch():
 class Torchrun(stage.Stage):
     @classmethod
     def setUpClass(cls):
-        if why := without_torch() or Vhost.missing():
+        if why := without_torch() or Veth.missing():
             raise unittest.SkipTest(f"it needs {why}")
+
+    def setUp(self):
+        super().setUp()
+        # torchrun's agent speaks TCP before any program of its has the NIC open: the kernel's interface has to be there by itself.
+        self.link = Veth(stage.NODE_ADDRESS)
+        self.addCleanup(self.link.close)
+        self.understudy = self.link.understudy(self.build, self.folder)
 
     def play(self, order, group, host, join):
         """A job of four ranks, and one of a process group of two of them."""
@@ -72,7 +79,8 @@ class Torchrun(stage.Stage):
                  'algorithm = "ring"\nsizes = ["64KiB"]\niterations = 3\n')
         config.write_text(nccl_job.NODES.format(
             emulated=3, idle="sleep", socket=self.socket, collective="all_reduce", algorithm="ring", protocol="simple", sizes='["64KiB", "1MiB"]',
-            iterations=2, payload="exact", channels=2, minor=28, order=order, join=join, more=', run_id = "job", torch = "1.13"') + child)
+            iterations=2, payload="exact", channels=2, minor=28, order=order, join=join, more=', run_id = "job", torch = "1.13"').replace(
+                f"net_vhost0,iface={self.socket},queues=1", Veth.device) + child)
         emulator = self.start(config)
         port = join.rsplit(":", 1)[1].rstrip('"')
         command = [PYTHON, "-m", "torch.distributed.run", "--nnodes", "4", "--nproc_per_node", "1", "--monitor_interval", "0.1", "--rdzv_backend",
@@ -82,7 +90,7 @@ class Torchrun(stage.Stage):
                    "--redirects", "1", "--tee", "1", "--log_dir", self.folder, self.folder / "worker.py", self.folder,
                    self.build / "tests/rigs/nccl_rank/nccl_rank_node", config, group.strip("[]").replace(" ", "")]
         try:
-            done = subprocess.run(Vhost(stage.NODE_ADDRESS, self.socket).command(self.build, command), stdout=subprocess.PIPE,
+            done = subprocess.run(self.link.command(self.build, [str(word) for word in command]), stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT, text=True, check=False, timeout=LONGEST)
         except subprocess.TimeoutExpired as late:
             self.fail((late.stdout or b"").decode() + emulator.log.read_text())
