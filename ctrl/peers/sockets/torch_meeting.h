@@ -18,7 +18,7 @@ class TorchMeeting {
  public:
   /// `from`: of an emulated rank, who calls real nodes' stores.
   TorchMeeting(PeerNetwork& network, const IpAddress& from,
-               std::function<void(const std::string&)> say)
+               const std::function<void(const std::string&)>& say)
       : say_(say), agents_(network, from, say), workers_(network, from, say) {}
 
   /// At settings.master. Once, as the other start().

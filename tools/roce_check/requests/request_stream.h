@@ -66,7 +66,7 @@ class RequestStream {
   RequestStream(std::string name, uint32_t pmtu, StreamContext context, Findings& findings)
       : name_(std::move(name)),
         pmtu_(pmtu),
-        context_(std::move(context)),
+        context_(context),
         findings_(findings),
         messages_(context_.keep_messages) {}
 
