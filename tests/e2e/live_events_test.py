@@ -94,7 +94,7 @@ class LiveEvents(stage.Stage):
 
     def test_a_flow_that_gives_up_ends_the_run(self):
         config = self.network(TRAFFIC.replace('start = "command"\n', "") + GIVES_UP)
-        done = subprocess.run([str(self.understudy), "run", str(config)], capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run([str(self.understudy), "run", str(config)], capture_output=True, text=True, check=False, timeout=180)
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         self.assertIn('1 of 1 flows never end: nothing comes through w1 -> switch0, switch0 -> w1: "load 0" from w0 to w1 '
                       "gave up after 2 retries", done.stderr)
@@ -105,7 +105,7 @@ class LiveEvents(stage.Stage):
         text = TRAFFIC.replace('start = "command"\n', "") + '[queues]\n[flows]\ntimeout = "50ms"\nretries = 2\n'
         text += f'[[drill]]\nname = "flap"\n{outcome}\n[[drill.event]]\nat = "200ms"\nlink = "w1 - switch0"\naction = "down"\n{length}'
         done = subprocess.run([str(self.understudy), "run", str(self.network(text)), "--junit", str(junit), "--report", str(report),
-                               "--duration", "5s"], capture_output=True, text=True, check=False, timeout=60)
+                               "--duration", "5s"], capture_output=True, text=True, check=False, timeout=180)
         drills = json.loads(report.read_text())["drills"]
         failures = {case.get("name"): case.find("failure") is not None for case in ElementTree.parse(junit).getroot().iter("testcase")}
         self.assertEqual(len(drills), 1)
