@@ -16,10 +16,10 @@ uint32_t merged_nics(const JobConfig& job, const NodeConfig& node, unsigned nic)
 /// with one rank a node the one that it takes, else as many as the node with the fewest has.
 uint32_t job_nics(const Config& config, const JobConfig& job);
 
-/// The first NIC of number `k` of these.
+/// The first NIC of number `k` of these; of a job on a child, of those that its ranks take.
 uint32_t job_nic(const Config& config, const JobConfig& job, uint32_t k);
 
-/// How many of these the ranks of a node take: GPU g the one of g * used_nics() / GPUs.
+/// How many of these the ranks of a node take: GPU g, of the job's, the one of g * used_nics() / GPUs.
 uint32_t used_nics(const Config& config, const JobConfig& job);
 
 /// The first NIC of each that a node's ranks take: the same on all nodes. Looks at all of them.

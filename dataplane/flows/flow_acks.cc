@@ -1,6 +1,7 @@
 // Acknowledgements of flows: how they wait for their NIC's link, and what a sender learns of them. A
 // queue pair has one acknowledgement at a time: what comes in while it waits is told by it, too, as
-// by a responder's (dataplane/rc/responder.h, rule A4.3).
+// by a responder's (dataplane/rc/responder.h, rule A4.10). Flows without a connection answer packet
+// by packet, as those of the simulators that they are compared with.
 #include <algorithm>
 #include <utility>
 
@@ -62,12 +63,18 @@ void FlowTraffic::on_ack(const NetPacket& p, PacketId id, Time now) {
   ended_.clear();
 }
 
-/// Of the flows for which the acknowledgement of `flow` speaks, the oldest first.
+/// Of the flows for which the acknowledgement of `flow` speaks, the oldest first. As many as came in
+/// while it waited: a pause of its link may be long.
 void FlowTraffic::take_others(uint32_t flow, AckHeard& heard, Time now) {
-  const uint32_t other = std::exchange(flows_[flow].speaks_for, kNone);
-  if (other == kNone) return;
-  take_others(other, heard, now);
-  take_ack(other, flows_[other].told, heard, now);
+  others_.clear();
+  for (uint32_t other = std::exchange(flows_[flow].speaks_for, kNone); other != kNone;
+       other = std::exchange(flows_[other].speaks_for, kNone)) {
+    others_.push_back(other);
+  }
+  for (size_t i = others_.size(); i > 0; --i) {
+    const uint32_t other = others_[i - 1];
+    take_ack(other, flows_[other].told, heard, now);
+  }
 }
 
 /// A flow that has ended by it is noted in ended_, and the control of a sender all of whose flows

@@ -360,7 +360,8 @@ class FlowTraffic final : public NetworkTraffic, public FlowCarrier {
   std::vector<FlowListener*> listeners_;
   Time no_change_after_ = Time::never();
   std::vector<uint32_t> given_up_;  ///< flows
-  std::vector<uint32_t> ended_;     ///< by the acknowledgement at hand
+  // Of the acknowledgement at hand: flows that it speaks for beside its own, and that end by it.
+  std::vector<uint32_t> others_, ended_;
 };
 
 }  // namespace understudy

@@ -51,6 +51,12 @@ std::shared_ptr<OneSidedLinks::Mesh> OneSidedLinks::mesh_of(const NcclConnector&
   return mesh;
 }
 
+OneSidedLinks::LinksOfRank OneSidedLinks::links_of(const Rank& rank) const {
+  const NcclConnector first{.communicator = rank.first, .emulated = rank.second};
+  const NcclConnector behind{.communicator = rank.first, .emulated = rank.second + 1};
+  return {links_.lower_bound(first), links_.lower_bound(behind)};
+}
+
 Result<std::shared_ptr<OneSidedLinks::Link>> OneSidedLinks::reserve(
     NodeId node, const EndpointRequest& request) {
   const NcclConnector& connector = request.nccl->connector;
@@ -169,11 +175,13 @@ void OneSidedLinks::remove(const NcclConnector& connector) {
   // A rank's memory goes with the last of its connections.
   std::vector<uint32_t> regions = {link->region.index};
   const Rank rank{connector.communicator, connector.emulated};
-  const bool last = std::ranges::none_of(links_, [&](const auto& other) {
-    return Rank{other.first.communicator, other.first.emulated} == rank;
-  });
+  const LinksOfRank left = links_of(rank);
+  const bool last = left.first == left.last;
   if (const auto all = registered_.find(rank); last && all != registered_.end()) {
-    for (const Registered& one : all->second) regions.push_back(one.region.index);
+    for (const Registered& one : all->second) {
+      regions.push_back(one.region.index);
+      if (one.region.bytes != nullptr) kept_bytes_ -= one.memory.bytes;
+    }
     registered_.erase(all);
   }
   if (!link->made) {
@@ -220,11 +228,7 @@ void OneSidedLinks::take(
 Result<NcclHost::MemoryKey> OneSidedLinks::expose(NodeId node,
                                                   const NcclHost::OneSidedMemory& memory) {
   const bool kept = settings_.exact || !memory.window;
-  uint64_t bytes = memory.bytes;
-  for (const auto& [rank, all] : registered_) {
-    for (const Registered& one : all) bytes += one.region.bytes != nullptr ? one.memory.bytes : 0;
-  }
-  if (kept && bytes > kMostWindowBytes) {
+  if (kept && memory.bytes > kMostWindowBytes - kept_bytes_) {
     return fail("payload = \"exact\" keeps the contents of all emulated ranks' windows, up to " +
                 std::to_string(kMostWindowBytes) +
                 " bytes together; payload = \"synthetic\" keeps none");
@@ -233,6 +237,7 @@ Result<NcclHost::MemoryKey> OneSidedLinks::expose(NodeId node,
   const ExposedRegion region = TRY(control_.add_region(
       node, memory.bytes, kMemoryAccess, kept ? RegionKind::kBacked : RegionKind::kDiscard));
   all.push_back({memory, region, {}, false});
+  if (region.bytes != nullptr) kept_bytes_ += memory.bytes;
   if (memory.window) ++windows_;
   if (memory.window && kept) fill(all.back());
   return NcclHost::MemoryKey{region.va, region.rkey};
@@ -260,11 +265,8 @@ void OneSidedLinks::exposed(const NcclHost::OneSidedMemory& memory,
     if (one.memory.registration != memory.registration) continue;
     one.real = real;
     one.known = true;
-    for (const auto& [connector, link] : links_) {
-      const bool its = Rank{connector.communicator, connector.emulated} == rank;
-      if (its && link->mesh != nullptr && link->made && connector.real_sends) {
-        tell(*link->mesh, one);
-      }
+    for (const auto& [connector, link] : links_of(rank)) {
+      if (link->mesh != nullptr && link->made && connector.real_sends) tell(*link->mesh, one);
     }
   }
 }

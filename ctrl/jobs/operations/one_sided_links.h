@@ -75,6 +75,14 @@ class OneSidedLinks {
     NcclHost::MemoryKey real;
     bool known = false;  ///< the real rank's is
   };
+  using Links = std::map<NcclConnector, std::shared_ptr<Link>>;
+  struct LinksOfRank {
+    Links::const_iterator first, last;
+    auto begin() const { return first; }
+    auto end() const { return last; }
+  };
+  /// They stand together.
+  LinksOfRank links_of(const Rank& rank) const;
   Result<std::shared_ptr<Link>> reserve(NodeId node, const EndpointRequest& request);
   void connect(const std::shared_ptr<Link>& link, const NodeConfig& emulated,
                const NodeConfig& real, const EndpointRequest& request);
@@ -88,10 +96,11 @@ class OneSidedLinks {
   ShardControl& control_;
   const Settings settings_;
   std::shared_ptr<OneSidedTraffic> traffic_ = std::make_shared<OneSidedTraffic>();
-  std::map<NcclConnector, std::shared_ptr<Link>> links_;
+  Links links_;
   std::map<std::pair<Rank, uint32_t>, std::weak_ptr<Mesh>> meshes_;  ///< by rank and channel
   std::map<Rank, std::vector<Registered>> registered_;
   uint64_t windows_ = 0;
+  uint64_t kept_bytes_ = 0;  ///< of memory with contents
 };
 
 }  // namespace understudy

@@ -18,14 +18,12 @@
 #include "tests/rigs/nccl_rank/socket_network.h"
 #include "tests/rigs/nccl_rank/verbs/data_phase.h"
 #include "tests/rigs/nccl_rank/verbs/job_values.h"
+#include "tests/rigs/nccl_rank/verbs/meeting.h"
 #include "tests/rigs/nccl_rank/verbs/ring_values.h"
 #include "tests/rigs/nccl_rank/verbs/verbs_connection.h"
 #include "tests/rigs/nccl_rank/verbs/verbs_rma.h"
 
 namespace understudy::nccl_rank {
-
-using std::chrono::milliseconds;
-using std::chrono::steady_clock;
 
 struct Options {
   std::string config, id;
@@ -45,10 +43,6 @@ struct Options {
 
 /// ncclCommAbort: what was going on is dropped.
 struct Aborted {};
-
-inline double seconds_since(steady_clock::time_point begin) {
-  return std::chrono::duration<double>(steady_clock::now() - begin).count();
-}
 
 class Node {
  public:
@@ -185,9 +179,9 @@ class Node {
         own.rank = ranks_.back().get();
       }
       if (stage.players.empty()) continue;
-      const SocketAddress root =
-          meet(*stage.players.front().rank, group,
-               options_.group_ids + "." + std::to_string(number), 1 + number_ + number);
+      const SocketAddress root = meet(*stage.players.front().rank, group,
+                                      {options_.group_ids + "." + std::to_string(number),
+                                       config_.seed, 1 + number_ + number, options_.patience_s});
       for (Player& own : stage.players) own.rank->spawn(init(own.rank, root, &own.comm));
       finish();
     }
@@ -278,7 +272,9 @@ class Node {
     if (join.way != NcclJoinConfig::Way::kCommId) {
       require(join.way == NcclJoinConfig::Way::kFile || !options_.id.empty(),
               "job.join: PyTorch's store is not played: give the unique id by --id");
-      return meet(*ranks_.front(), world_, options_.id.empty() ? join.file : options_.id, number_);
+      return meet(*ranks_.front(), world_,
+                  {options_.id.empty() ? join.file : options_.id, config_.seed, number_,
+                   options_.patience_s});
     }
     const auto id = unique_id_of_comm_id(SocketAddress{join.address, join.port}.text(), job_.nccl);
     require(id.has_value(), id ? "" : id.error().text);
@@ -287,38 +283,6 @@ class Node {
     ListeningSocket* listener = ranks_.front()->open_root(join.port);
     ranks_.front()->serve(listener);
     return listener->address;
-  }
-
-  /// By the id in a file, which this rank makes if it is the first of them. `number`: of the ids
-  /// that this process makes.
-  SocketAddress meet(RealRank& rank, World& world, const std::string& path, size_t number) {
-    if (rank.rank() != 0) {
-      const NcclUniqueId id = id_in(path);
-      world.magic = id.magic;
-      return id.root;
-    }
-    ListeningSocket* listener = rank.open_root(0);
-    const NcclUniqueId id = make_unique_id(config_.seed, 1 + number, listener->address);
-    const auto written = write_unique_id_file(path, id);
-    require(written.has_value(), written ? "" : written.error().text);
-    // It serves those whose magic is the id's, from the first one on.
-    world.magic = id.magic;
-    rank.serve(listener);
-    return listener->address;
-  }
-
-  NcclUniqueId id_in(const std::string& path) const {
-    const auto begin = steady_clock::now();
-    for (UniqueIdFile file(path);;) {
-      const auto& found =
-          file.poll(Time::zero() + Duration::us(static_cast<int64_t>(seconds_since(begin) * 1e6)));
-      if (found) {
-        require(found->has_value(), *found ? "" : found->error().text);
-        return **found;
-      }
-      require(seconds_since(begin) < options_.patience_s, "no unique id in " + path);
-      std::this_thread::sleep_for(milliseconds(5));
-    }
   }
 
   /// Windows and what goes over them, by the node's first rank.
