@@ -23,7 +23,7 @@ struct MeetingPlace {
   std::string path;
   uint64_t seed = 0;    ///< of ids that are made ...
   uint64_t number = 0;  ///< ... and which of those of this process
-  double patience_s = 60;
+  unsigned patience_s = 60;
 };
 
 inline NcclUniqueId id_in(const MeetingPlace& place) {
