@@ -157,7 +157,7 @@ std::vector<Candidate> Beliefs::contenders(const InferredOperation& said) const 
       const auto first = roundest(i, element_of(candidate));
       if (!first) continue;
       Candidate one = candidate;
-      if (one.roots.size() > 1) one.roots.resize(1);
+      if (one.roots.size() > 1) one.roots.erase(one.roots.begin() + 1, one.roots.end());
       one.bytes = SizeSet(*first, *first);
       all.push_back(one);
       if (candidate.roots.size() > 1) {

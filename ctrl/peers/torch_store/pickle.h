@@ -43,10 +43,10 @@ struct PickleValue {
   Kind kind = Kind::kNone;
   PickleClass of = PickleClass::kState;  ///< kClass, kObject
   int64_t number = 0;                    ///< kBool, kInt
-  std::string text;                      ///< kText, kBytes
+  std::string text = {};                 ///< kText, kBytes
   /// kTuple, kSet: their items. kDict: key, value, key, value. kObject: what it was made of, and its
   /// attributes' dict if it has some.
-  std::vector<uint32_t> items;
+  std::vector<uint32_t> items = {};
 };
 
 /// All values of a pickle; items are numbers in `values`.
