@@ -56,6 +56,7 @@ class Active(stage.Stage):
             self.assertTrue([row for row in rows if row[:2] == [str(size), str(count)]], rows)
         self.assert_holds(self.emulator.capture, "--config", str(self.config))
 
+    @stage.only_in_full
     def test_write_send_and_read_at_a_time(self):
         node = self.start_clients(clients())
         node.output(servers() + "wait")

@@ -54,6 +54,7 @@ class RdmaCm(Clients):
         self.assert_holds(self.emulator.capture, "--config", str(self.config))
 
     # rules: A9.4
+    @stage.only_in_full
     def test_rping_verifies_what_comes_back(self):
         for options, pings in (("-C 5 -S 64", 5), ("-C 3 -S 60000", 3)):
             output = self.node.output(f"rping -c -a {stage.NEXT} -v -V {options}")
@@ -65,6 +66,7 @@ class RdmaCm(Clients):
         self.assert_holds(self.emulator.capture, "--config", str(self.config))
 
     # rules: A9.10
+    @stage.only_in_full
     def test_clients_hear_of_the_end_of_the_run(self):
         client = subprocess.Popen(self.node.command(f"rping -c -a {stage.NEXT} -v -C 1000000"), stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT, text=True)
@@ -79,6 +81,7 @@ class RdmaCm(Clients):
         self.assertEqual([(s["kind"], s["error"]) for s in report["services"]], [("rping", None)])
 
     # rules: A9.7
+    @stage.only_in_full
     def test_a_port_where_nobody_listens_rejects(self):
         client = self.node.execute(f"ucmatose -p 7999 -s {stage.NEXT}", limit=30)
         self.assertIn("RDMA_CM_EVENT_REJECTED, error: 8", client.stdout)

@@ -135,6 +135,7 @@ class Ecn(stage.Stage):
         # What Linux' driver does not do, roce-check says.
         self.assertRegex(self.assert_does_not_hold(self.share / "node.pcap"), rf"A6\.2\b.*{marked} packets marked")
 
+    @stage.only_in_full
     def test_packets_that_are_not_ecn_capable_are_never_marked(self):
         self.perftest("ib_read_bw", f"-p 18516 {SOURCE}", count=READS, options="-o 1 -t 1")
         seen, port = self.ended()

@@ -87,6 +87,7 @@ class ExceptionPort(stage.Stage):
         done = self.node.execute(f"/mnt/tcp_many connect {PORT} 10.9.99.1 1")
         self.assertEqual((done.returncode, done.stdout), (1, "no answer: 10.9.99.1\nconnected: 0\n"))
 
+    @stage.only_in_full
     def test_ipv6_from_an_emulated_address_first(self):
         self.node.output(f"/mnt/tcp_many serve {NODES_PORT} >/dev/null 2>&1 & sleep 0.3; pidof tcp_many")
         self.from_each("fd00:9::2", "fd00:9::1")

@@ -107,6 +107,7 @@ class Endings(stage.Stage):
     def ends(self, text, status, *said, booted=True, **how):
         return self.end(self.begin(text, **how), status, *said, booted=booted)
 
+    @stage.only_in_full
     def test_a_program_that_fails_among_two(self):
         text = self.ends(kernel("a", "sleep 1; exit 7") + kernel("b", "sleep 2; echo fine"), stage.NOT_FAITHFUL,
                          'the program of node "a" ended with status 7', "b: fine")
@@ -116,6 +117,7 @@ class Endings(stage.Stage):
         self.ends(kernel("a", "exit 7") + kernel("b", WRITES_LONG), FAILED, "an hour of virtual time", 'node "b" has not ended',
                   'node "a" ended with status 7')
 
+    @stage.only_in_full
     def test_a_kernel_that_is_powered_off(self):
         self.ends(kernel("a", "echo bye; poweroff -f"), FAILED, 'node "a": its kernel ended before its program', "a: bye")
 
@@ -125,6 +127,7 @@ class Endings(stage.Stage):
                          'node "a": its kernel ended before its program')
         self.assertNotIn("an hour of virtual time", text)
 
+    @stage.only_in_full
     def test_a_kernel_that_panics(self):
         self.ends(kernel("a", "sleep infinity") + kernel("b", PANICS), FAILED, 'node "b": its kernel ended before its program',
                   "Kernel panic")
@@ -144,6 +147,7 @@ class Endings(stage.Stage):
         run = self.begin(kernel("a", "sleep infinity") + kernel("b", "while :; do :; done"), "--patience", "10s")
         self.end(run, FAILED, 'node "b": has computed for 10000 ms', "a program in it polls, or hangs")
 
+    @stage.only_in_full
     def test_programs_that_wait_for_ever(self):
         self.ends(kernel("a", "sleep infinity") + kernel("b", WRITES_LONG), FAILED, "an hour of virtual time", 'node "a" has not ended',
                   'node "b" has not ended')
@@ -193,6 +197,7 @@ class Endings(stage.Stage):
         self.assertEqual(content["ended_by"], name)
         self.assert_holds(capture, "--open-end")
 
+    @stage.only_in_full
     def test_interrupt(self):
         self.signalled(signal.SIGINT, "SIGINT")
 

@@ -93,7 +93,7 @@ class MixedKernels(stage.Stage):
         self.assertEqual(job["protocol_violations"], 0)
 
     def test_kernels_stand_anywhere_in_a_ring(self):
-        for kinds in ("KEKE", "KKE", "EKKKE"):
+        for kinds in stage.cases(("KKE",), ("KEKE", "EKKKE")):
             with self.subTest(kinds=kinds):
                 kernels = [f"n{i + 1}" for i, kind in enumerate(kinds) if kind == "K"]
                 said, report, packets = self.simulate(self.ring(kinds), kinds)
@@ -113,7 +113,8 @@ class MixedKernels(stage.Stage):
     def test_reference_nodes_stand_among_kernels(self):
         """Each takes as long as where all real nodes are reference nodes."""
         # From one leaf to the other a path has four links.
-        for kinds, switches, path_ps in (("KRE", "", PATH_PS), ("KR", "", PATH_PS), ("KRKE", "", PATH_PS), ("EKRKER", LEAF_SPINE, 2 * PATH_PS)):
+        for kinds, switches, path_ps in stage.cases((("EKRKER", LEAF_SPINE, 2 * PATH_PS),),
+                                                    (("KRE", "", PATH_PS), ("KR", "", PATH_PS), ("KRKE", "", PATH_PS))):
             with self.subTest(kinds=kinds):
                 text = self.ring(kinds) + switches
                 real = [f"n{i + 1}" for i, kind in enumerate(kinds) if kind != "E"]
@@ -172,46 +173,49 @@ class MixedKernels(stage.Stage):
         return packets
 
     def test_a_kernel_is_a_node_of_any_job(self):
-        for kinds, name, operation, options in (
+        few = (("EEKE", "all-to-all", ALL_TO_ALL, {"sizes": ("16KiB", "64KiB"), "payload": "exact"}),
+               ("KEE", "two-gpus-merged", TREE, {"gpus": 2, "nics": 4, "more": "merged_nics = 2\n", "payload": "exact"}))
+        for kinds, name, operation, options in stage.cases(few, (
                 ("KEEE", "tree", TREE, {}), ("EKEE", "tree-ll", TREE + 'protocol = "ll"\n', {"nics": 3, "more": "merged_nics = 3\n", "payload": "exact"}),
                 ("KEEE", "ll128", LL128, {"payload": "exact"}),
                 ("KEEE", "broadcast", BROADCAST, {}), ("KEEE", "pat", PAT, {"sizes": ("16KiB", "64KiB")}),
-                ("EEKE", "all-to-all", ALL_TO_ALL, {"sizes": ("16KiB", "64KiB"), "payload": "exact"}),
                 # After the kernel, which is the root, others have messages on their way for long.
                 ("KEEE", "long-ways", TREE, {"sizes": ("64KiB",), "link": {"rate": "100Mbit/s", "latency": "2ms"}}),
                 ("KEEE", "period", TREE, {"program": "--period 1ms", "more": 'period = "1ms"\n'}),
                 ("KEE", "two-gpus", TREE, {"gpus": 2, "nics": 2, "payload": "exact"}),
-                ("KEE", "two-gpus-merged", TREE, {"gpus": 2, "nics": 4, "more": "merged_nics = 2\n", "payload": "exact"}),
-                ("KEE", "group", REDUCE + 'algorithm = "ring"\ngroup = true\n', {"payload": "exact"})):
+                ("KEE", "group", REDUCE + 'algorithm = "ring"\ngroup = true\n', {"payload": "exact"}))):
             with self.subTest(name):
                 packets = self.assert_like_reference_nodes(kinds, operation, name, **options)
                 if name == "tree":
                     self.assert_same(packets, self.simulate(self.whole_nodes(kinds, operation), "again")[2], least=500)
 
     def test_kernels_and_reference_nodes_are_nodes_of_any_job(self):
-        for kinds, name, operation, options in (
-                ("KKRE", "tree", TREE, {"program": "--input-seed 5", "payload": "exact"}), ("KKR", "all-to-all", ALL_TO_ALL, {"sizes": ("12KiB", "24KiB")}), ("KR", "ll128", LL128, {}),
-                ("KRE", "broadcast", BROADCAST, {})):
+        few = ("KKRE", "tree", TREE, {"program": "--input-seed 5", "payload": "exact"}),
+        for kinds, name, operation, options in stage.cases(few, (
+                ("KKR", "all-to-all", ALL_TO_ALL, {"sizes": ("12KiB", "24KiB")}), ("KR", "ll128", LL128, {}),
+                ("KRE", "broadcast", BROADCAST, {}))):
             with self.subTest(name):
                 self.assert_like_reference_nodes(kinds, operation, f"mixed-{name}", **options)
 
     def test_mistakes_of_whole_nodes_have_their_sentences(self):
         tree = self.whole_nodes("KEE", TREE)
         ring = self.ring("KEE").replace("--peer-next 10.9.0.2 --peer-prev 10.9.0.3 --input-seed 5", "--peer 10.9.0.2")
-        for text, sentence in (
+        for text, sentence in stage.cases((
+                (tree.replace("--peer 10.9.0.2", ""), "whom to call?"),), (
                 (tree.replace("--peer 10.9.0.2", "--peer 10.9.0.2 --job tree"), 'no job in which 10.9.0.2 has a rank and 10.9.0.1 is a real node is called "tree"'),
                 (tree.replace("--peer 10.9.0.2", "--peer-next 10.9.0.2 --peer-prev 10.9.0.3"), 'job "job" is no plain ring all-reduce'),
                 (ring, "is a ring all-reduce, whose rank calls both of its neighbours"),
-                (tree.replace("--peer 10.9.0.2", ""), "whom to call?"),
-                (tree.replace("--peer 10.9.0.2", "--peer 10.9.0.2 --rank 0 --ranks 3 --sizes 4"), "with --peer the job is told")):
+                (tree.replace("--peer 10.9.0.2", "--peer 10.9.0.2 --rank 0 --ranks 3 --sizes 4"), "with --peer the job is told"))):
             with self.subTest(sentence):
                 self.assertIn(sentence, self.simulate(text, "wrong", stage.NOT_FAITHFUL, with_capture=False)[0])
 
+    @stage.only_in_full
     def test_a_kernel_with_other_values_is_found_out(self):
         said, report, _ = self.simulate(self.ring("KEK", seeds=[5, None, 6]), status=stage.NOT_FAITHFUL)
         self.assertIn("wrong elements", said)
         self.assertTrue(all(size["wrong_elements"] > 0 for size in report["jobs"][0]["sizes"]))
 
+    @stage.only_in_full
     def test_a_reference_node_has_a_job_beside_kernels(self):
         mine, ranks = self.nodes("KE")
         others, other_ranks = self.nodes("RRE", first=3)
@@ -255,7 +259,7 @@ class MixedKernels(stage.Stage):
 
     def test_kernels_are_ranks_of_one_communicator_of_nccls(self):
         """Neighbours and others; the root is a kernel's rank or an emulated one. Elements are compared by the kernels' programs."""
-        for kinds, minor in (("KEK", 28), ("KKEE", 22), ("EKKE", 30)):
+        for kinds, minor in stage.cases((("KKEE", 22),), (("KEK", 28), ("EKKE", 30))):
             with self.subTest(kinds=kinds, release=f"2.{minor}"):
                 said, report, _ = self.simulate(self.communicator(kinds, minor), kinds)
                 self.assertEqual(said.count(" us, 0 wrong"), 6 * kinds.count("K"), said)
@@ -270,7 +274,7 @@ class MixedKernels(stage.Stage):
 
     def test_kernels_make_one_communicator_after_another(self):
         """Emulated ranks forget the last one; each takes as long, and is right. The root is a kernel's rank or an emulated one."""
-        for kinds, minor in (("KEE", 28), ("EKE", 30)):
+        for kinds, minor in stage.cases((("EKE", 30),), (("KEE", 28),)):
             with self.subTest(kinds=kinds, release=f"2.{minor}"):
                 name = f"communicators-{kinds}"
                 said, report, _ = self.simulate(self.communicator(kinds, minor, ("64KiB",), more="", communicators=3), name)
@@ -285,6 +289,7 @@ class MixedKernels(stage.Stage):
                         self.assertLess(abs(took - first), PATH_PS + CLOCK_PS + 0.001 * first)
                 self.assert_holds(self.folder / f"{name}.pcapng", "--config", str(self.folder / f"{name}.toml"))
 
+    @stage.only_in_full
     def test_emulated_ranks_beside_a_kernel_go_packet_by_packet(self):
         """Where the configuration leaves it open: the plan's times do not hold for a tree."""
         text = self.communicator("KEEE", 28, ("64KiB", "1MiB"), more="", operation=TREE)
@@ -303,7 +308,7 @@ class MixedKernels(stage.Stage):
         """Two ranks on each node, each beside two NICs that NCCL takes for one."""
         shape = {"gpus": 2, "nics": 4, "sizes": ("64KiB", "256KiB"), "iterations": 1,
                  "more": 'merged_nics = 2\ninner = "packets"\n'}
-        for kinds, minor, name, operation in (("KEE", 28, "ring", f'{REDUCE}algorithm = "ring"\n'), ("EKKE", 22, "tree", TREE)):
+        for kinds, minor, name, operation in stage.cases((("EKKE", 22, "tree", TREE),), (("KEE", 28, "ring", f'{REDUCE}algorithm = "ring"\n'),)):
             with self.subTest(name, release=f"2.{minor}"):
                 text = self.communicator(kinds, minor, operation=operation, **shape)
                 said, report, _ = self.simulate(text, f"merged-{name}")
@@ -316,6 +321,7 @@ class MixedKernels(stage.Stage):
                     self.assertLess(abs(took - modelled), 4 + 0.05 * modelled)
                 self.assert_holds(self.folder / f"merged-{name}.pcapng", "--config", str(self.folder / f"merged-{name}.toml"))
 
+    @stage.only_in_full
     def test_reference_nodes_are_ranks_of_a_communicator_of_nccls(self):
         """As long as where the kernel is a reference node. The root is a reference node's rank; it sends to the kernel and hears it."""
         said, report, _ = self.simulate(self.communicator("RKE", 28), "joined-mixed")

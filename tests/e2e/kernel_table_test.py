@@ -16,13 +16,15 @@ class KernelTable(unittest.TestCase):
         return [line for line in done.stdout.splitlines()[1:-1]]
 
     def test_errors_are_within_the_limits(self):
-        rows = self.table("--quick")
-        self.assertEqual(len(rows), 10)  # five cases of two sizes
-
-    def test_times_are_the_same_again(self):
+        if stage.ALL:
+            self.assertEqual(len(self.table("--quick")), 10)  # five cases of two sizes
+            return
         arguments = ("--quick", "--nodes", "2", "--case", "skew", "--iterations", "1")
-        self.assertEqual(self.table(*arguments), self.table(*arguments))
+        rows = self.table(*arguments)
+        self.assertEqual(len(rows), 2)
+        self.assertEqual(self.table(*arguments), rows, "two runs differ")
 
+    @stage.only_in_full
     def test_a_limit_can_be_missed(self):
         done = subprocess.run([stage.ROOT / "tools/experiments/kernel_table", "--build", BUILD, "--quick", "--nodes", "2", "--case", "plain",
                                "--iterations", "1", "--slack", "0"], capture_output=True, text=True, check=False)

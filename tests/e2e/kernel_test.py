@@ -38,6 +38,7 @@ class Kernels(stage.Stage):
         self.assertAlmostEqual(large["time_ps"], large["modelled_ps"], delta=0.005 * large["modelled_ps"])
         self.assert_holds(self.folder / "0.pcapng", "--config", str(self.folder / "kernels.toml"))
 
+    @stage.only_in_full
     def test_samples_change_nothing(self):
         """Beside kernels, too: the same times of all frames; and the links carried what the report says."""
         times, series = [], self.folder / "series.csv"

@@ -48,6 +48,7 @@ class LiveChange(stage.Stage):
         time.sleep(1.5)
         self.assert_halved(emulator, int(re.match(r"ok: at (\d+) ps: link gpu rate 50", done.stdout)[1]))
 
+    @stage.only_in_full
     def test_by_option(self):
         for seconds in (10, 30, 90):  # the first try fails where the virtual node takes long to boot
             begin = time.monotonic()

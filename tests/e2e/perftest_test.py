@@ -35,6 +35,7 @@ class Perftest(stage.Stage):
                          + 3 * [(18515, stage.NODE_ADDRESS, None)] + [(18516, stage.NODE_ADDRESS, None)])
         self.assert_holds(self.emulator.capture, "--config", str(self.config))
 
+    @stage.only_in_full
     def test_unreliable_connections(self):
         """Nothing is acknowledged, so nothing waits for the link: messages fit its queue."""
         output = self.node.output(f"ibv_uc_pingpong -d rxe0 -g 1 -n 100 -p 18519 {stage.NEXT}")
@@ -48,6 +49,7 @@ class Perftest(stage.Stage):
         self.assertEqual({service["error"] for service in self.valid_report(self.emulator)["services"]}, {None})
         self.assert_holds(self.emulator.capture, "--config", str(self.config))
 
+    @stage.only_in_full
     def test_a_client_of_another_kind_ends_with_a_message(self):
         client = self.node.execute(f"ibv_rc_pingpong -d rxe0 -g 1 -n 100 -p 18516 {stage.NEXT}", limit=30)
         self.assertNotIn(client.returncode, (0, 124), client.stdout)

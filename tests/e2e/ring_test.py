@@ -26,6 +26,7 @@ class Ring(stage.Stage):
         self.assert_holds(emulator.capture, "--config", str(config))
         self.assert_holds(self.share / "tcpdump.pcap", "--config", str(config))
 
+    @stage.only_in_full
     def test_a_changed_input_element_changes_exactly_its_result(self):
         emulator = self.start(self.ring(sizes=SIZES, iterations=1, idle="sleep"))
         output = self.join().output(f"{stage.RING_NODE} --perturb 1000")

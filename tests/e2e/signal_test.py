@@ -38,6 +38,7 @@ class Signals(stage.Stage):
         self.valid_report(emulator)
         self.assert_holds(emulator.capture)
 
+    @stage.only_in_full
     def test_interrupt(self):
         self.check(signal.SIGINT, "SIGINT")
 

@@ -1,6 +1,7 @@
 """What the tests of whole runs share: the programs under test, the virtual node's kernel, configurations.
 
-A test is called with the build directory first: TEST.py BUILD_DIRECTORY [unittest's arguments].
+A test is called with the build directory first: TEST.py BUILD_DIRECTORY [unittest's arguments]. Where UNDERSTUDY_WHOLE_RUNS is
+"all", as for tools/check --full, it has every case; else those that show each feature once.
 """
 
 import json
@@ -24,6 +25,7 @@ from live_run import Run, VirtualNode, favoured, favoured_output, roce_check  # 
 SKIPPED = 77
 CANNOT_BUILD = 3  # vnode build's status
 NOT_FAITHFUL = 3
+ALL = os.environ.get("UNDERSTUDY_WHOLE_RUNS") == "all"
 NODE_ADDRESS, NEXT, PREVIOUS = "10.9.0.1", "10.9.0.2", "10.9.0.4"
 RING_NODE = f"/mnt/ring_node --peer-next {NEXT} --peer-prev {PREVIOUS}"
 
@@ -63,6 +65,16 @@ entry = "first_credit"
 interval = "1ms"
 {more}
 """
+
+
+def cases(few, more):
+    """What a test goes through: `more`, too, where all is asked for."""
+    return (*few, *more) if ALL else few
+
+
+def only_in_full(test):
+    """Decorates a test that is there only where all is asked for: others of its file show the same feature sooner."""
+    return test if ALL else None  # unittest takes what can be called
 
 
 class Stage(unittest.TestCase):
@@ -204,8 +216,11 @@ def skip_without_guests(live=False):
 
 def main(live=True, guests=False):
     """Runs the calling script's tests; `live`: they need the virtual node, whose kernel is built if it is not there; `guests`: they
-    need its kernel only, for virtual time."""
+    need its kernel only, for virtual time. Behind --few stand the tests to be run where not all is asked for."""
     Stage.build = Path(sys.argv.pop(1)).resolve()
+    if "--few" in sys.argv:
+        few = sys.argv.index("--few")
+        sys.argv[few:] = [] if ALL else sys.argv[few + 1:]
     if live or guests:
         skip_without_guests(live)
     unittest.main()

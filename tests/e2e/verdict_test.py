@@ -40,6 +40,7 @@ class Verdict(stage.Stage):
     def test_played_and_faster(self):
         self.check(self.played, rate=FASTER)
 
+    @stage.only_in_full
     def test_played_without_pacing(self):
         self.check(self.played, pacing="false")
 

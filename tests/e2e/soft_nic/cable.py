@@ -88,8 +88,8 @@ class OnCable(unittest.TestCase):
         return said
 
     def begun(self, end, *words):
-        """The same of a program that goes on; what it prints is lost."""
-        return stage.favoured(self.cable.command(end, words), env=self.environment, stdout=subprocess.DEVNULL)
+        """The same of a program that goes on; its output is there to be read."""
+        return stage.favoured(self.cable.command(end, words), env=self.environment, stdout=subprocess.PIPE, text=True)
 
 
 class PairOnCable(OnCable):

@@ -120,19 +120,23 @@ class WithAnEmulatedNode(OnCable):
 
     def test_a_rank_that_stands_still_is_named(self):
         """Stopped for longer than an operation takes, and let go on: who waits for whom, at once and in the report."""
-        self.start(nccl_job.NODES.format(emulated=3, idle="sleep", socket="unused", minor=28, order='["gpu", "w*"]', sizes='["32MiB"]', iterations=4,
+        self.start(nccl_job.NODES.format(emulated=3, idle="sleep", socket="unused", minor=28, order='["gpu", "w*"]', sizes='["32MiB"]', iterations=8,
                                          payload="synthetic", join=f'file = "{self.folder / "id"}"', channels=1, more="", collective="all_reduce",
                                          algorithm="ring", protocol="simple"))
         rank = self.begun(0, str(stage.Stage.build / "tests/rigs/nccl_rank/nccl_rank_node"), str(self.config))
+        self.addCleanup(rank.stdout.close)
+        self.addCleanup(rank.wait)
         self.addCleanup(rank.kill)
-        self.wait_for("RoCE passes")
+        for line in rank.stdout:
+            if line.startswith("all_reduce "):  # the first operation is done: it stands in a further one
+                break
         rank.send_signal(signal.SIGSTOP)
         self.wait_for("does not go on: rank ")
         rank.send_signal(signal.SIGCONT)
         self.assertEqual(rank.wait(180), 0)
         self.assertIn(self.emulator.wait(180), (0, stage.NOT_FAITHFUL))
         job, = self.emulator.report()["jobs"]
-        self.assertEqual((job["done"], job["failed"]), (4, False))
+        self.assertEqual((job["done"], job["failed"]), (8, False))
         self.assertGreater(job["pace"]["waited"], 0.2, job["pace"])
         self.assertIn("# pace: operations took ", self.emulator.table.read_text())
 
