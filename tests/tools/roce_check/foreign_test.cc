@@ -205,6 +205,38 @@ TEST(Remarks, AreNoReasonThatACaptureDoesNotHold) {
   EXPECT_NE(json.find("\"severity\": \"note\""), std::string::npos) << json;
 }
 
+/// A ping whose acknowledgement is late: the client sends it again, with what its program has
+/// written by then. `answered`: the server's program has sent its pong before.
+Conversation written_anew(bool answered) {
+  Conversation c;
+  c.client(O::kSendOnly, talk_psn(0), 64);
+  if (answered) {
+    c.server(O::kSendOnly, Psn(5000), 0, 0, 64).name("pong");
+    c.frame("pong").bth().ack_req |= kBthAckRequest;
+    c.frame("pong").seal();
+    c.client(O::kAcknowledge, Psn(5000));
+  }
+  c.wait(Duration::ms(5)).client(O::kSendOnly, talk_psn(0), 64).name("again");
+  TestFrame& again = c.frame("again");
+  again.bytes[again.roce().payload] ^= 4;
+  again.seal();
+  c.ack(talk_psn(0), 1);
+  c.capture.own = c.capture.statistics = false;
+  return c;
+}
+
+// Programs like rping use a buffer again once they have the other end's answer.
+// rules: A5.6
+TEST(Remarks, SayThatABufferMayHaveBeenWrittenAnew) {
+  const Analysis lost = written_anew(false).capture.judge();
+  EXPECT_EQ(lost.findings.count(Rule::kA5_6), 1u) << all_examples(lost);
+  const Analysis answered = written_anew(true).capture.judge();
+  expect_holds(answered);
+  ASSERT_EQ(answered.findings.remarks(Check::kOrder).size(), 1u);
+  EXPECT_NE(answered.findings.remarks(Check::kOrder)[0].text.find("its buffer anew"),
+            std::string::npos);
+}
+
 // What each finding rests on.
 TEST(Findings, SayWhatTheyRestOn) {
   Conversation c = eventful();

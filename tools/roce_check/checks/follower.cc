@@ -188,8 +188,10 @@ void Follower::feed(Connection& c) {
     } else if (p.info().is_request()) {
       const unsigned resets = asks.resets();
       asks.request(p);
-      if (asks.resets() != resets && r != f)
-        (take_there ? *c.reverse : *c.forward).other_way_is_reset();
+      if (r == f) continue;
+      RequestStream& other = take_there ? *c.reverse : *c.forward;
+      if (asks.resets() != resets) other.other_way_is_reset();
+      if (p.info().end) other.other_way_said(p.stamp());
     } else {
       answered.response(p);
     }

@@ -213,6 +213,7 @@ void RequestStream::set(Request& slot, const PacketRecord& p, uint32_t index) co
   slot.va = p.va;
   slot.rkey = p.rkey;
   slot.imm = p.imm;
+  slot.frame = p.stamp().frame;
   slot.whole = p.whole;
   slot.payload_crc = p.payload_crc;
   if (kind == OpKind::kReadRequest) {
@@ -246,17 +247,25 @@ void RequestStream::compare(const Slot& slot, const PacketRecord& p, int64_t psn
               : fault(Rule::kA5_6, p.stamp(), psn, what);
 }
 
-/// The same bytes; a program may not change a buffer before its request is complete. False: others.
+/// The same bytes; a program may not change a buffer before its request is complete. Programs that
+/// have the other end's answer do so, however (rping and such: what is answered has come), and a
+/// late acknowledgement shows it: that is said, and no fault of the connection. False: others.
 bool RequestStream::compare_payload(const Request& slot, const Request& again, Stamp stamp,
                                     int64_t psn) {
   if (!slot.whole || !again.whole) return true;
   const bool same = slot.payload_crc == again.payload_crc && slot.imm == again.imm;
-  if (!same) {
-    fault(Rule::kA5_6, stamp, psn,
-          slot.imm == again.imm ? "retransmitted with other payload"
-                                : "retransmitted with another immediate");
+  if (same) return true;
+  if (slot.imm != again.imm) {
+    fault(Rule::kA5_6, stamp, psn, "retransmitted with another immediate");
+  } else if (peer_said_.frame > slot.frame) {
+    findings_.remark(Rule::kA5_6, stamp,
+                     text(psn,
+                          "retransmitted with other payload: the other end has sent a message "
+                          "since, and the program may have written its buffer anew"));
+  } else {
+    fault(Rule::kA5_6, stamp, psn, "retransmitted with other payload");
   }
-  return same;
+  return false;
 }
 
 /// What has been answered before. Of a READ or ATOMIC, its responder may have the context still.

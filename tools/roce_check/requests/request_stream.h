@@ -87,6 +87,8 @@ class RequestStream {
   /// The requests that come with the first PSN from now on are of a connection that both ends have
   /// set up anew on the same queue pairs, as the other direction has shown.
   void other_way_is_reset() { other_way_reset_ = true; }
+  /// The last packet of a message that the other end has sent.
+  void other_way_said(Stamp stamp) { peer_said_ = stamp; }
   /// How often this direction has shown the same by itself.
   unsigned resets() const { return resets_; }
   /// The capture is over. `excused`: the connection broke, or the capture was stopped in mid-run:
@@ -115,6 +117,7 @@ class RequestStream {
     uint64_t va = 0;          ///< where the packet's data lie, as far as it says
     Rkey rkey = 0;
     uint32_t imm = 0;
+    uint64_t frame = 0;  ///< that first showed it
     bool whole = false;  ///< its payload is in the capture, and this is its CRC:
     uint32_t payload_crc = 0;
     std::optional<uint64_t> value;  ///< of an ATOMIC's response
@@ -213,6 +216,7 @@ class RequestStream {
 
   bool started_ = false;
   bool other_way_reset_ = false;
+  Stamp peer_said_;
   unsigned resets_ = 0;
   bool broken_ = false;
   Stamp broken_at_;
