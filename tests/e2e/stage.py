@@ -1,7 +1,7 @@
 """What the tests of whole runs share: the programs under test, the virtual node's kernel, configurations.
 
-A test is called with the build directory first: TEST.py BUILD_DIRECTORY [unittest's arguments]. Where UNDERSTUDY_WHOLE_RUNS is
-"all", as for tools/check --full, it has every case; else those that show each feature once.
+A test is called with the build directory first: TEST.py BUILD_DIRECTORY [unittest's arguments]. How many of its
+cases it runs: tests/extent.py.
 """
 
 import json
@@ -16,16 +16,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(ROOT / "tools/lib"))
+sys.path[:0] = [str(ROOT / "tools/lib"), str(ROOT / "tests")]
 
 import capture_file  # noqa: E402
 import jsonschema  # noqa: E402
+from extent import ALL, cases, only_in_full  # noqa: E402,F401
 from live_run import Run, VirtualNode, favoured, favoured_output, roce_check  # noqa: E402,F401
 
 SKIPPED = 77
 CANNOT_BUILD = 3  # vnode build's status
 NOT_FAITHFUL = 3
-ALL = os.environ.get("UNDERSTUDY_WHOLE_RUNS") == "all"
 NODE_ADDRESS, NEXT, PREVIOUS = "10.9.0.1", "10.9.0.2", "10.9.0.4"
 RING_NODE = f"/mnt/ring_node --peer-next {NEXT} --peer-prev {PREVIOUS}"
 
@@ -65,16 +65,6 @@ entry = "first_credit"
 interval = "1ms"
 {more}
 """
-
-
-def cases(few, more):
-    """What a test goes through: `more`, too, where all is asked for."""
-    return (*few, *more) if ALL else few
-
-
-def only_in_full(test):
-    """Decorates a test that is there only where all is asked for: others of its file show the same feature sooner."""
-    return test if ALL else None  # unittest takes what can be called
 
 
 class Stage(unittest.TestCase):

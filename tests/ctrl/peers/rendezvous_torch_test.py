@@ -8,7 +8,7 @@ node 0 is real, is drawn through; workers are restarted; mistakes are named.
 Skipped (status 77) where there is no torch."""
 import re
 
-from torch_ranks import UNIQUE_ID, WORLD, TorchRanks, main
+from torch_ranks import UNIQUE_ID, WORLD, TorchRanks, main, only_in_full
 
 # Each attempt has an id of its own; the first one fails once it knows it.
 ATTEMPT = r'''
@@ -53,6 +53,7 @@ class C10dRendezvous(TorchRanks):
         self.of_node(output, 3)
         self.assertIn(f"id {self.given(emulated)}\n", output)
 
+    @only_in_full
     def test_two_real_nodes(self):
         emulated = self.emulated(0, 2, "host=0")
         processes = [self.torchrun(1), self.torchrun(0)]
@@ -83,6 +84,7 @@ class C10dRendezvous(TorchRanks):
             self.assertIn(f"id {identity}\n", output)
             self.assertIn(f"learned 0 0 {identity}\n", said)
 
+    @only_in_full
     def test_both_stores_are_emulated_and_workers_are_restarted(self):
         output, said = self.restarted(0, 1)
         for gave in re.findall("gave 0 0 (.*)", said):
@@ -97,6 +99,7 @@ class C10dRendezvous(TorchRanks):
             emulated.communicate()
             self.assertEqual(emulated.returncode, status, said)
 
+    @only_in_full
     def test_another_number_of_processes(self):
         self.mistake("torchrun is to have --nproc-per-node 1", processes=2)
 

@@ -6,14 +6,14 @@ of the store's protocol; of the newer ones tests/ctrl/peers/store_test.cc has by
     ctrl_peers_store_torch_test.py build/tests/store_ranks
 
 Skipped (status 77) where there is no torch; with it, 630 MB: apt-get install python3-torch."""
-from torch_ranks import UNIQUE_ID, WORLD, TorchRanks, main
+from torch_ranks import UNIQUE_ID, WORLD, TorchRanks, main, only_in_full
 
 
 class TorchStore(TorchRanks):
     def launcher(self, node_rank):
         return ("-m", "torch.distributed.run", "--nnodes", str(WORLD), "--nproc_per_node", "1",
                 "--monitor_interval", "0.1", "--node_rank", str(node_rank), "--master_addr", "127.0.0.1",
-                "--master_port", str(self.port), 
+                "--master_port", str(self.port),
                 # With Python 3.11 this release takes no other values than 1 and 2.
                 "--redirects", "1", "--tee", "1", "--log_dir", str(self.script.parent))
 
@@ -40,6 +40,7 @@ class TorchStore(TorchRanks):
             self.assertIn(f"group {group} {gave.split()[3]}\n", output)
         self.assertNotIn("gave 1 0", said)
 
+    @only_in_full
     def test_groups_and_pairs_of_a_real_store(self):
         emulated = self.emulated(0, 2, *self.GROUPS)
         arguments = (*self.GROUPS, "1:2", "2:3", "0:3")
@@ -56,6 +57,7 @@ class TorchStore(TorchRanks):
         for rank, group in ((0, "0,1"), (2, "2,3"), (0, "0,1,2,3"), (2, "0,1,2,3")):
             self.assertIn(f"group {group} {UNIQUE_ID.hex()}\n", output[rank])
 
+    @only_in_full
     def test_two_real_ranks_with_rank_0(self):
         emulated = self.emulated(0, 2)
         processes = {rank: self.real(rank) for rank in (2, 0)}
@@ -65,11 +67,13 @@ class TorchStore(TorchRanks):
             self.check_rank(said[rank], rank, UNIQUE_ID.hex())
         self.finish(emulated)
 
+    @only_in_full
     def test_rank_0_is_emulated(self):
         emulated = self.emulated(3)
         output = self.finish(self.real(3))
         self.check_rank(output, 3, self.given(emulated))
 
+    @only_in_full
     def test_torchrun_as_node_0(self):
         emulated = self.emulated(0)
         real = self.real(0, launcher=self.launcher(0))

@@ -10,6 +10,10 @@ import tempfile
 import threading
 import unittest
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))  # where extent is
+from extent import only_in_full  # noqa: E402,F401
+
 SKIPPED = 77
 WORLD = 4
 UNIQUE_ID = bytes.fromhex("8877665544332211" "0200b7980a090001" + "00" * 112)
