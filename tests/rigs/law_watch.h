@@ -19,9 +19,9 @@ namespace understudy {
 /// Bytes that pass a point at known times: from the start of the run, and between any two of these
 /// times, no more than the rate allows. For all pairs at once: the least value so far of bytes * 8
 /// - rate * time is kept. A picosecond more is a serializer's rounding.
-class RateMeter {
+class LinkBudget {
  public:
-  explicit RateMeter(Rate rate) : rate_(rate) {}
+  explicit LinkBudget(Rate rate) : rate_(rate) {}
   /// `bytes` begin to pass at `at`. False: those before were too many.
   bool begins(Time at, uint64_t bytes) {
     const bool kept = within(at);
@@ -139,7 +139,7 @@ class LawWatch final : public NetworkEnds {
   FlowTraffic& traffic_;
   NextHops next_hops_;
   Network network_;
-  std::vector<RateMeter> departures_, arrivals_;
+  std::vector<LinkBudget> departures_, arrivals_;
   std::vector<uint64_t> before_;
   std::map<PacketId, Pulled> on_the_way_;
   std::map<std::tuple<std::vector<LinkId>, uint8_t>, uint64_t> last_of_;

@@ -35,4 +35,13 @@
 #include <vector>
 
 #include "ctrl/config/read/load.h"
+#include "ctrl/report/json.h"
+#include "ctrl/report/table.h"
 #include "dataplane/engine/shard.h"
+#include "tests/ctrl/nccl_virtual/rig.h"
+#include "tests/ctrl/run/simulate_rig.h"
+#include "tests/engine/rig.h"
+#include "tests/rigs/compile_and_simulate.h"
+#include "tests/rigs/network_rig.h"
+#include "tests/tools/roce_check/conversation.h"
+#include "tests/wire/frames.h"
