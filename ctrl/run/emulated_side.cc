@@ -267,6 +267,13 @@ std::string EmulatedSide::status() const {
     line("clients: " + std::to_string(dialling_->done()) + " of " +
          std::to_string(config_.clients.size()) + " done");
   }
+  size_t queue_pairs = 0, regions = 0;
+  for (const auto& side : emulator_.sides()) {
+    queue_pairs += side->control.queue_pairs();
+    regions += side->control.memory_regions();
+  }
+  line("in use: " + count_text(queue_pairs, "queue pair") + ", " +
+       count_text(regions, "memory region"));
   return text;
 }
 

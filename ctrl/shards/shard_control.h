@@ -47,6 +47,9 @@ class ShardControl {
   /// Takes a queue pair away; its memory is freed once the shard has let go.
   void remove_qp(Qpn qpn, std::function<void()> then = {});
   void remove_region(uint32_t index);
+  /// What it has and has not taken away.
+  size_t queue_pairs() const { return qps_.size(); }
+  size_t memory_regions() const { return next_region_ - free_regions_.size(); }
   /// Changes a queue pair's state; without effect where that is not allowed.
   void modify_qp(Qpn qpn, QpState state);
 

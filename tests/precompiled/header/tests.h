@@ -42,6 +42,5 @@
 #include "tests/ctrl/run/simulate_rig.h"
 #include "tests/engine/rig.h"
 #include "tests/rigs/compile_and_simulate.h"
-#include "tests/rigs/network_rig.h"
 #include "tests/tools/roce_check/conversation.h"
 #include "tests/wire/frames.h"
