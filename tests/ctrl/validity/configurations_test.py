@@ -13,7 +13,7 @@ import unittest
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))  # where extent is
-from extent import cases  # noqa: E402
+from extent import ALL, cases  # noqa: E402
 
 UNDERSTUDY = str(pathlib.Path(sys.argv.pop(1)).resolve())
 CONFIGS = pathlib.Path(__file__).resolve().parents[3] / "configs"
@@ -53,6 +53,7 @@ DOUBTS = {
     "two_nics": set(),
     "two_real_nodes": {"one-seed"},
 }
+LONG = {"all_to_all_among_thousands"}  # takes as long as ten others, three times
 # What predict says; not named here: no doubt, or it does not take them.
 PREDICTED = {
     "all_to_all_among_thousands": {"beyond-closed-form"},
@@ -102,7 +103,7 @@ class Configurations(unittest.TestCase):
 
     def test_simulate(self):
         for name, expected in DOUBTS.items():
-            if expected is None:
+            if expected is None or (name in LONG and not ALL):
                 continue
             with self.subTest(name):
                 report = self.simulated(name)
