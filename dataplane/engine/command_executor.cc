@@ -1,5 +1,7 @@
 #include "dataplane/engine/command_executor.h"
 
+#include <utility>
+
 namespace understudy {
 namespace {
 
@@ -21,15 +23,18 @@ CommandExecutor::CommandExecutor(ShardState& state, const Parts& parts)
       parts_(parts),
       later_(kPending) {}
 
-/// What is for now waits where it is until its turn, behind what was due before now.
+/// What is for now waits where it is until its turn, behind what was due before now. A shard that
+/// comes late, as its first turn may on a busy machine, has done nothing since the last one: what
+/// is for a moment since then is in time.
 void CommandExecutor::take_new(Time now) {
+  in_time_ = std::exchange(done_until_, now);
   const size_t count = queue_.commands.size();
   if (count == 0) return;
   queue_.commands.look(count, [&](const Command& command) {
     if (command.kind == CommandKind::kSetLink && command.change.may_stop()) {
       parts_.network.expect_stops();
     }
-    if (command.effective <= now) return;
+    if (command.effective <= in_time_) return;
     events_.push(command.effective, EventKind::kCommand, later_.put(command));
   });
   events_.push(now, EventKind::kCommands, static_cast<uint32_t>(count));
@@ -44,7 +49,7 @@ void CommandExecutor::on_new(uint32_t count, Time now) {
   for (; count > 0; --count) {
     Command command;
     queue_.commands.pop(command);
-    if (command.effective > now) continue;
+    if (command.effective > in_time_) continue;
     queue_.replies.push({command.sequence, execute(command, now), now});
   }
 }

@@ -31,12 +31,12 @@ class CommandExecutor {
 
   CommandQueue& queue() { return queue_; }
   bool has_new() const { return !queue_.commands.empty(); }
-  /// Sets an event for each command that has come: one for its time, or, for all that are for now,
-  /// one behind what was due before.
+  /// Sets an event for each command that has come: one for its time, or, for all whose time is no
+  /// later than the last turn's, one for now, behind what was due before. Once in each turn.
   void take_new(Time now);
   /// The event kCommand: the effective time of one has come.
   void on_effective(uint32_t slot, Time now);
-  /// The event kCommands: of `count` that have come those are executed that are not for later.
+  /// The event kCommands: of `count` that have come those are executed that have no event.
   void on_new(uint32_t count, Time now);
 
   /// Changes the state of the queue pair in `slot`; false where that is not allowed.
@@ -69,6 +69,8 @@ class CommandExecutor {
   Parts parts_;
   CommandQueue queue_;
   ReusedSlots<Command> later_;
+  Time done_until_ = Time::zero();  ///< the last turn
+  Time in_time_ = Time::zero();     ///< the turn before: commands for later ones have events
   NoEndpoint nobody_;
 };
 

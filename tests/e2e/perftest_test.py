@@ -21,8 +21,12 @@ class Perftest(stage.Stage):
     def test_all_kinds_one_after_the_other(self):
         output = self.node.output(f"ibv_rc_pingpong -d rxe0 -g 1 -n 100 {stage.NEXT}")
         self.assertIn("100 iters in", output)
-        output = self.node.output(f"ibv_ud_pingpong -d rxe0 -g 1 -n 100 -s 2048 -p 18518 {stage.NEXT}")
-        self.assertIn("100 iters in", output)
+        # A guest that has no CPU for long loses a datagram, and this program then waits for ever: a second try.
+        datagrams = f"ibv_ud_pingpong -d rxe0 -g 1 -n 100 -s 2048 -p 18518 {stage.NEXT}"
+        tries = [self.node.execute(datagrams, limit=20)]
+        if tries[0].returncode != 0:
+            tries.append(self.node.execute(datagrams, limit=20))
+        self.assertIn("100 iters in", tries[-1].stdout)
         for program in ("ib_write_bw", "ib_send_bw", "ib_read_bw"):
             with self.subTest(program=program):
                 self.bandwidth(program)
@@ -31,7 +35,7 @@ class Perftest(stage.Stage):
         self.assertIn(self.emulator.stop(), (0, stage.NOT_FAITHFUL))
         report = self.valid_report(self.emulator)
         self.assertEqual([(service["port"], service["client"], service["error"]) for service in report["services"]],
-                         [(18515, stage.NODE_ADDRESS, None), (18518, stage.NODE_ADDRESS, None)]
+                         [(18515, stage.NODE_ADDRESS, None)] + len(tries) * [(18518, stage.NODE_ADDRESS, None)]
                          + 3 * [(18515, stage.NODE_ADDRESS, None)] + [(18516, stage.NODE_ADDRESS, None)])
         self.assert_holds(self.emulator.capture, "--config", str(self.config))
 

@@ -69,6 +69,30 @@ TEST(Commands, RunAtTheirTimeInOrder) {
   }
 }
 
+/// A machine that is busy may let a shard's first turn, and any other, come late.
+TEST(Commands, RunAtTheirTimeWhereATurnComesLate) {
+  Rig rig(rig_config(kSlow, Duration()));
+  RigEndpoint other;
+  const auto push = [&](int64_t at_us) {
+    Command c = of(CommandKind::kWakeEndpoint);
+    c.endpoint = &other;
+    c.effective = kZero + Duration::us(at_us);
+    rig.shard.commands().push(c);
+  };
+  push(200);
+  rig.poll(kZero + Duration::us(900));
+  for (const int64_t at : {1500, 900, 300}) push(at);  // the last two are too late
+  rig.poll(kZero + Duration::us(2000));
+  const int64_t expected[] = {200, 1500, 2000, 2000};
+  ASSERT_EQ(other.woken.size(), 4u);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(other.woken[i].at, kZero + Duration::us(expected[i])) << i;
+    Reply reply;
+    ASSERT_TRUE(rig.shard.replies().pop(reply));
+    EXPECT_EQ(reply.at, other.woken[i].at);
+  }
+}
+
 /// Its memory may be used for something else once the answer has come.
 TEST(Commands, AForgottenEndpointIsNotWokenAndOthersAre) {
   Rig rig(rig_config(kSlow, Duration()));
