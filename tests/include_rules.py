@@ -60,7 +60,7 @@ ALLOWED["tools/rigs/ring_node"] = {room for room in ALLOWED if room.startswith("
 ALLOWED |= {room: before | TOOL for room, before in in_order(
     "tools/soft_nic", [["base"], ["port"], ["device"], ["verbs", "rdma_cm"]]).items()}
 ALLOWED |= {room: before | TOOL for room, before in in_order(
-    "tools/roce_check", [["findings"], ["packets"], ["requests"], ["checks"], ["between"], ["output"]]).items()}
+    "tools/roce_check", [["findings"], ["packets"], ["requests"], ["checks"], ["between"], ["output"], ["live"]]).items()}
 ALLOWED["tools/roce_check"] = {room for room in ALLOWED if room.startswith("tools/roce_check/")} | TOOL
 ALLOWED["tools/soft_nic"] = {room for room in ALLOWED if room.startswith("tools/soft_nic/")} | TOOL
 ALLOWED["tests"] = set(ALLOWED)

@@ -1,26 +1,32 @@
-// roce-check CAPTURE [CAPTURE]: exit 0 when each capture holds and is complete, 1 when one does not,
-// 2 when the arguments or files are bad.
+// roce-check CAPTURE [CAPTURE], roce-check -i INTERFACE: exit 0 when each capture holds and is
+// complete, 1 when one does not, 2 when the arguments, files or interface are bad.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <csignal>
 #include <iostream>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "ctrl/config/read/load.h"
+#include "ctrl/config/units_text.h"
 #include "ctrl/report/series/gnuplot.h"
 #include "ctrl/report/version.h"
 #include "dataplane/base/output_file.h"
 #include "dataplane/base/privileges.h"
 #include "tools/roce_check/between/two_ends.h"
 #include "tools/roce_check/checks/analysis.h"
+#include "tools/roce_check/live/watch.h"
 #include "tools/roce_check/output/plot.h"
 #include "tools/roce_check/output/report.h"
+#include "tools/roce_check/packets/consecutive_source.h"
 
 namespace {
 
 struct Arguments {
-  std::vector<std::string> captures;  ///< one, or those of both ends
+  std::vector<std::string> captures;  ///< one, those of both ends, or consecutive ones
+  bool consecutive = false;
+  std::string interface, interval, duration;
   std::string config;
   double cnp_interval_us = 0;
   std::vector<std::string> without_cnps;
@@ -30,31 +36,112 @@ struct Arguments {
   understudy::AnalysisOptions options;
 };
 
-void report(const Arguments& arguments, const std::vector<understudy::Analysis>& analyses) {
-  const auto& paths = arguments.captures;
-  if (arguments.quiet && !arguments.json) return;
-  if (analyses.size() == 1) {
-    std::cout << (arguments.json ? understudy::report_json(analyses[0], paths[0])
-                                 : understudy::report_text(analyses[0], paths[0]));
-    return;
+volatile std::sig_atomic_t caught_signal = 0;
+
+void on_signal(int number) { caught_signal = number; }
+
+int refuse(const std::string& why) {
+  std::cerr << "roce-check: " << why << '\n';
+  return 2;
+}
+
+/// A capture is somebody else's: what this program needs no longer it gives up.
+void give_up_capabilities(uint64_t kept) {
+  if (const auto why = understudy::keep_capabilities(kept); !why.empty()) {
+    std::cerr << "roce-check: " << why << '\n';
   }
+}
+
+void report(const Arguments& arguments, const understudy::Analysis& analysis,
+            const std::string& name) {
+  if (arguments.json) {
+    std::cout << understudy::report_json(analysis, name);
+  } else if (!arguments.quiet) {
+    std::cout << understudy::report_text(analysis, name);
+  }
+}
+
+void report_ends(const Arguments& arguments, const std::vector<understudy::Analysis>& analyses) {
+  const auto& paths = arguments.captures;
   const auto between = understudy::compare_ends(analyses[0], analyses[1]);
   if (arguments.json) {
     std::cout << understudy::ends_json(analyses[0], paths[0], analyses[1], paths[1], between);
     return;
   }
+  if (arguments.quiet) return;
   for (size_t i = 0; i < paths.size(); ++i) {
     std::cout << understudy::report_text(analyses[i], paths[i]) << '\n';
   }
   std::cout << understudy::between_text(between, paths[0], paths[1]);
 }
 
-int run(Arguments arguments) {
-  // A capture is somebody else's. As root, files of others are still to be read, and plots written.
-  if (const auto why = understudy::keep_capabilities(understudy::kOverrideFileModes);
-      !why.empty()) {
-    std::cerr << "roce-check: " << why << '\n';
+/// Which of the ways to name captures are in use together that do not go together; empty: none.
+std::string contradiction(const Arguments& a) {
+  if (a.interface.empty()) {
+    if (a.captures.empty()) return "capture is required, or -i with a network interface";
+    if (!a.interval.empty()) return "--interval needs -i";
+    if (!a.duration.empty()) return "--duration needs -i";
+    if (a.captures.size() > 2 && !a.consecutive) {
+      return "more than two captures: those of both ends are two, and the files of one that was "
+             "cut need --consecutive";
+    }
+    return {};
   }
+  if (!a.captures.empty()) {
+    return "-i " + a.interface + ": a live capture is judged alone, without " + a.captures.front();
+  }
+  if (a.consecutive) return "-i " + a.interface + ": --consecutive is for files";
+  const std::string why =
+      ": it looks at all packets at once, and a live capture keeps none; record "
+      "it to a file first";
+  if (!a.plot.file.empty()) return "-i " + a.interface + ": --plot cannot be drawn" + why;
+  if (!a.config.empty()) return "-i " + a.interface + ": --config cannot be judged" + why;
+  return {};
+}
+
+int run_live(const Arguments& arguments) {
+  understudy::WatchOptions options;
+  for (const auto& [name, text, value] :
+       {std::tuple("--interval", &arguments.interval, &options.interval),
+        std::tuple("--duration", &arguments.duration, &options.duration)}) {
+    if (text->empty()) continue;
+    const auto parsed = understudy::parse_duration(*text);
+    if (!parsed) return refuse(std::string(name) + ": " + parsed.error().text);
+    constexpr auto kLeast = understudy::Duration::ms(10);
+    if (*parsed < kLeast || *parsed > understudy::kLongestWatch) {
+      return refuse(std::string(name) + " " + *text + ": from 10 ms to 40 days");
+    }
+    *value = *parsed;
+  }
+  options.signal = &caught_signal;
+  if (!arguments.quiet) {
+    std::ostream& out = arguments.json ? std::cerr : std::cout;
+    options.say = [&out](const std::string& line) { out << line << std::endl; };
+  }
+  auto capture = understudy::open_live_capture(arguments.interface);
+  give_up_capabilities(understudy::kNoCapabilities);
+  if (!capture) return refuse(capture.error().text);
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  const auto watched = understudy::watch(**capture, arguments.options, options);
+  if (watched.broken) {
+    std::cerr << "roce-check: " << *watched.broken << "; what came before is judged\n";
+  }
+  report(arguments, watched.analysis, arguments.interface);
+  return watched.analysis.findings.hold() ? 0 : 1;
+}
+
+understudy::Result<understudy::Analysis> analyse_consecutive(const Arguments& arguments) {
+  auto source = understudy::open_consecutive(arguments.captures);
+  if (!source) return tl::unexpected(source.error());
+  return understudy::analyse(**source, arguments.options);
+}
+
+int run_files(Arguments arguments) {
+  // As root, files of others are still to be read, and plots written.
+  give_up_capabilities(understudy::kOverrideFileModes);
   std::optional<understudy::Config> config;
   if (!arguments.config.empty()) {
     auto loaded = understudy::load_config(arguments.config);
@@ -66,9 +153,37 @@ int run(Arguments arguments) {
     arguments.options.config = &*config;
   }
   if (const std::string& file = arguments.plot.file; !file.empty() && !understudy::can_plot(file)) {
-    std::cerr << "roce-check: --plot " << file << ": a plot's name ends in .svg or .png\n";
-    return 2;
+    return refuse("--plot " + file + ": a plot's name ends in .svg or .png");
   }
+  const bool both_ends = arguments.captures.size() > 1 && !arguments.consecutive;
+  arguments.options.keep_packets = !arguments.plot.file.empty() || both_ends;
+  std::vector<understudy::Analysis> analyses;
+  for (const std::string& capture : arguments.captures) {
+    auto analysis = arguments.consecutive ? analyse_consecutive(arguments)
+                                          : understudy::analyse(capture, arguments.options);
+    if (!analysis) return refuse(analysis.error().text);
+    analyses.push_back(std::move(*analysis));
+    if (arguments.consecutive) break;
+  }
+  const std::string& name = analyses.front().source.files.empty()
+                                ? arguments.captures.front()
+                                : analyses.front().source.files.front().path;
+  if (both_ends) {
+    report_ends(arguments, analyses);
+  } else {
+    report(arguments, analyses.front(), name);
+  }
+  if (!arguments.plot.file.empty()) {
+    const auto drawn = understudy::plot(analyses.front(), name, arguments.plot);
+    if (!drawn) return refuse(drawn.error().text);
+  }
+  const bool hold = std::ranges::all_of(
+      analyses, [](const understudy::Analysis& analysis) { return analysis.findings.hold(); });
+  return hold ? 0 : 1;
+}
+
+int run(Arguments arguments) {
+  if (const std::string why = contradiction(arguments); !why.empty()) return refuse(why);
   if (arguments.cnp_interval_us > 0) {
     constexpr double kPsPerMicrosecond = 1e6;
     arguments.options.cnp_interval = understudy::Duration::ps(
@@ -76,34 +191,27 @@ int run(Arguments arguments) {
   }
   for (const std::string& text : arguments.without_cnps) {
     const auto address = understudy::IpAddress::parse(text);
-    if (!address) {
-      std::cerr << "roce-check: --without-cnps " << text << ": no IPv4 or IPv6 address\n";
-      return 2;
-    }
+    if (!address) return refuse("--without-cnps " + text + ": no IPv4 or IPv6 address");
     arguments.options.without_cnps.push_back(*address);
   }
-  arguments.options.keep_packets = !arguments.plot.file.empty() || arguments.captures.size() > 1;
-  std::vector<understudy::Analysis> analyses;
-  for (const std::string& capture : arguments.captures) {
-    auto analysis = understudy::analyse(capture, arguments.options);
-    if (!analysis) {
-      std::cerr << "roce-check: " << analysis.error().text << '\n';
-      return 2;
-    }
-    analyses.push_back(std::move(*analysis));
-  }
-  report(arguments, analyses);
-  if (!arguments.plot.file.empty()) {
-    const auto drawn =
-        understudy::plot(analyses.front(), arguments.captures.front(), arguments.plot);
-    if (!drawn) {
-      std::cerr << "roce-check: " << drawn.error().text << '\n';
-      return 2;
-    }
-  }
-  const bool hold = std::ranges::all_of(
-      analyses, [](const understudy::Analysis& analysis) { return analysis.findings.hold(); });
-  return hold ? 0 : 1;
+  return arguments.interface.empty() ? run_files(std::move(arguments)) : run_live(arguments);
+}
+
+void add_captures(CLI::App& app, Arguments& arguments) {
+  app.add_option(
+      "capture", arguments.captures,
+      "pcap, pcapng or ERF file, or a pipe that brings pcap (\"-\": standard input); of a second\n"
+      "one, from the other end of the network, what was lost between them");
+  app.add_flag("--consecutive", arguments.consecutive,
+               "the files are one capture that was cut, as tcpdump -C and -G and dumpcap -b do:\n"
+               "any number of them, in any order");
+  app.add_option("-i,--interface", arguments.interface,
+                 "judge what passes on this network interface instead (needs CAP_NET_RAW), until\n"
+                 "SIGINT, SIGTERM or --duration; then the report is printed")
+      ->type_name("INTERFACE");
+  app.add_option("--interval", arguments.interval,
+                 "with -i: from one line on how it stands to the next [1s]");
+  app.add_option("--duration", arguments.duration, "with -i: end after this time, e.g. 30s");
 }
 
 }  // namespace
@@ -111,22 +219,13 @@ int run(Arguments arguments) {
 int main(int argc, char** argv) {
   Arguments arguments;
   CLI::App app{
-      "Judges a capture (pcap, pcapng or ERF) of RoCEv2 traffic, connection by connection: "
-      "headers, "
-      "ICRC,\n"
-      "PSN order and going back, ACKs, NAKs, READs, ATOMICs, waits, ECN and CNPs, RDMA-CM. Names "
-      "the\n"
-      "rule, the frame and its time. With the run's configuration also link rates and the bytes "
-      "of\n"
-      "each step of its collectives."};
+      "Judges a capture (pcap, pcapng or ERF) of RoCEv2 traffic, or what passes on a network\n"
+      "interface, connection by connection: headers, ICRC, PSN order and going back, ACKs, NAKs,\n"
+      "READs, ATOMICs, waits, ECN and CNPs, RDMA-CM. Names the rule, the frame and its time. With\n"
+      "the run's configuration also link rates and the bytes of each step of its collectives."};
   app.name("roce-check");
   app.set_version_flag("--version", std::string("roce-check ") + understudy::kVersion);
-  app.add_option(
-         "capture", arguments.captures,
-         "pcap, pcapng or ERF file; of a second one, from the other end of the network, what\n"
-         "was lost between them")
-      ->required()
-      ->expected(1, 2);
+  add_captures(app, arguments);
   app.add_option("--config", arguments.config,
                  "configuration of the run: also check the rates of its links and the messages of\n"
                  "its collectives");
@@ -163,7 +262,9 @@ int main(int argc, char** argv) {
       "Exit status: 0 the capture holds and is complete, 1 it does not, 2 bad arguments or files.\n"
       "Examples: roce-check run.pcapng --config configs/quickstart.toml\n"
       "          roce-check --partial --plot run.svg others.pcap\n"
-      "          roce-check --open-end client.pcap server.pcap");
+      "          roce-check --open-end client.pcap server.pcap\n"
+      "          roce-check --consecutive ring.pcap*\n"
+      "          roce-check -i eth1 --duration 60s");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

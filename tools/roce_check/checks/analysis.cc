@@ -48,8 +48,8 @@ struct Analyser::Parts {
   /// The capture lacks nothing: it says so at its end, which may be known before it is read.
   bool complete(const SourceSummary& source, bool over) const {
     const bool counted = source.has_drop_counts || (!over && source.foretold_drops == 0u);
-    return counted && source.drops == 0 && !source.truncated && source.cut_frames == 0 &&
-           !options.partial;
+    return counted && !source.whole_from && source.drops == 0 && !source.truncated &&
+           source.cut_frames == 0 && !options.partial;
   }
 
   const AnalysisOptions options;
@@ -65,6 +65,7 @@ Analyser::~Analyser() = default;
 
 void Analyser::frame(const SourceFrame& frame, const SourceSummary& summary) {
   Parts& p = *parts_;
+  if (summary.whole_from) p.analysis.findings.set_whole_from(*summary.whole_from);
   p.reader.frame(frame);
   const PacketTable& table = p.analysis.table;
   const size_t fresh = table.packets.size() - table.newest + table.cnps.size();
@@ -90,6 +91,7 @@ void Analyser::settle(const SourceSummary& summary) {
 
 const Findings& Analyser::findings() const { return parts_->analysis.findings; }
 const PacketCounts& Analyser::counts() const { return parts_->analysis.table.counts; }
+size_t Analyser::connections() const { return parts_->follower.connections(); }
 
 Analysis Analyser::finish(const SourceSummary& summary) {
   Parts& p = *parts_;

@@ -83,6 +83,8 @@ class Analyser {
   /// What was found up to the last settle().
   const Findings& findings() const;
   const PacketCounts& counts() const;
+  /// That were found up to the last settle().
+  size_t connections() const;
   /// The capture is over.
   Analysis finish(const SourceSummary& summary);
 

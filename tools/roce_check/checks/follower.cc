@@ -58,6 +58,11 @@ void Follower::finish() {
     feed(*c);
     end(*c);
   }
+  if (sent_before_ != 0) {
+    analysis_.findings.note(
+        Check::kComplete, std::to_string(sent_before_) +
+                              " packets were on their way when the capture began, as others show");
+  }
 }
 
 bool Follower::gapless() const {
@@ -240,6 +245,7 @@ StreamContext Follower::context(const FlowPair& pair, uint32_t flow, uint32_t ot
     out.limits = side.limits;
     out.first_psn = side.first_psn;
   }
+  out.whole_from = analysis_.source.whole_from;
   out.impaired = options_.impaired;
   out.other_way = other != kNoFlow;
   out.keep_messages = options_.keeps_all();
@@ -251,6 +257,7 @@ QueueRate Follower::rate(uint32_t flow) const {
 }
 
 void Follower::missing(const DirectionResult& d) {
+  sent_before_ += d.counts.sent_before;
   const uint64_t count = d.counts.not_captured;
   if (count == 0) return;
   not_captured_ += count;

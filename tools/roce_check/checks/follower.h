@@ -25,6 +25,7 @@ class Follower {
   void finish();
   /// The capture says, or as far as it shows, lacks nothing.
   bool gapless() const;
+  size_t connections() const { return connections_.size(); }
 
  private:
   struct Connection {
@@ -58,7 +59,7 @@ class Follower {
   std::map<uint32_t, std::vector<Psn>> damaged_;  ///< of flows whose connection is not known yet
   std::vector<RateMeter> meters_;                 ///< by flow
   bool complete_ = false;
-  uint64_t not_captured_ = 0;
+  uint64_t not_captured_ = 0, sent_before_ = 0;
 };
 
 }  // namespace understudy

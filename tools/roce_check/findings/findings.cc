@@ -64,6 +64,10 @@ void Findings::remark(Rule rule, Stamp stamp, std::string text, std::optional<Ba
 }
 
 void Findings::add_if_gapless(Rule rule, Stamp stamp, std::string text) {
+  if (whole_from_ && stamp.at < *whole_from_) {
+    ++early_;
+    return;
+  }
   put(suspicions_[static_cast<size_t>(rule)], {rule, stamp, std::move(text), Basis::kWholeCapture});
 }
 
@@ -73,7 +77,19 @@ void Findings::note(Check check, std::string text) {
   ++more_notes_[static_cast<size_t>(check)];
 }
 
+uint64_t Findings::suspicions() const {
+  uint64_t sum = 0;
+  for (const Entry& suspicion : suspicions_) sum += suspicion.count;
+  return sum;
+}
+
 void Findings::settle(bool gapless) {
+  if (early_ != 0) {
+    undecided_ += early_;
+    note(Check::kComplete,
+         std::to_string(early_) + " suspicions that packets from before the capture may explain");
+    early_ = 0;
+  }
   for (size_t i = 0; i < kChecks; ++i) {
     if (more_notes_[i] == 0) continue;
     notes_[i].push_back(std::to_string(more_notes_[i]) + " more notes");

@@ -60,6 +60,10 @@ class Findings {
   void add_if_gapless(Rule rule, Stamp stamp, std::string text);
   /// So many more of which nobody needs an example.
   void add_if_gapless(Rule rule, uint64_t times) { of(suspicions_, rule).count += times; }
+  /// Suspicions of what was before this time stay such: the capture may lack what explains them.
+  void set_whole_from(Time at) { whole_from_ = at; }
+  /// How many there are that settle() will decide.
+  uint64_t suspicions() const;
   /// All packets have been seen. `gapless`: the capture lacks none.
   void settle(bool gapless);
   /// What was found against the rule is no fault here: its examples become notes.
@@ -106,6 +110,8 @@ class Findings {
   std::array<std::vector<std::string>, kChecks> notes_;
   std::array<uint64_t, kChecks> more_notes_{};  ///< that were not kept
   uint64_t undecided_ = 0;
+  std::optional<Time> whole_from_;
+  uint64_t early_ = 0;  ///< suspicions of what was before it
 };
 
 }  // namespace understudy

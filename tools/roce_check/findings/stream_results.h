@@ -66,6 +66,7 @@ struct StreamCounts {
   uint64_t unanswered = 0;    ///< request packets at the end of the capture
   uint64_t late = 0;          ///< request packets behind later ones: lost at first, or overtaken
   uint64_t not_captured = 0;  ///< packets that must have been sent but are not in the capture
+  uint64_t sent_before = 0;   ///< of these not counted, as they were on their way when it began
 };
 
 /// Why a requester went back.

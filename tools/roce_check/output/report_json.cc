@@ -119,6 +119,10 @@ Json capture_json(const Analysis& analysis, const std::string& path) {
   out["capture"] = path;
   out["format"] = analysis.source.format;
   out["interfaces"] = analysis.source.interfaces;
+  for (const CapturedFile& file : analysis.source.files) {
+    out["files"].push_back(
+        {{"path", file.path}, {"frames_before", file.before}, {"frames", file.frames}});
+  }
   out["frames"] = analysis.source.frames;
   out["duration_ps"] = (analysis.table.last - analysis.table.first).ps();
   out["capture_drops"] = analysis.source.drops;

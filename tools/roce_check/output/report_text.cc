@@ -106,6 +106,10 @@ std::string report_text(const Analysis& analysis, const std::string& path) {
   out << path << ": " << analysis.source.format << ", " << analysis.source.frames << " frames in "
       << std::fixed << std::setprecision(6)
       << (analysis.table.last - analysis.table.first).seconds() << " s\n";
+  for (const CapturedFile& file : analysis.source.files) {
+    out << "      " << file.path << ": " << file.frames << " frames, from frame " << file.before + 1
+        << '\n';
+  }
   out << "  RoCEv2 packets   " << counts.roce << " (RC " << counts.rc << ", UC " << counts.uc
       << ", UD " << counts.ud << ", CNP " << counts.cnp;
   if (counts.other_services != 0) out << ", not judged " << counts.other_services;

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -300,10 +301,51 @@ class PcapSource final : public CaptureSource {
   TimeOrigin origin_;
 };
 
+/// `pcap`: null where libpcap could not open it and said `error`.
+Result<std::unique_ptr<CaptureSource>> pcap_source(const std::string& path, pcap_t* pcap,
+                                                   const std::string& error) {
+  if (pcap == nullptr) return fail(path + ": " + error);
+  if (pcap_datalink(pcap) != DLT_EN10MB) {
+    const char* name = pcap_datalink_val_to_name(pcap_datalink(pcap));
+    const std::string type = name != nullptr ? name : std::to_string(pcap_datalink(pcap));
+    pcap_close(pcap);
+    return fail(path + ": link type " + type + ", not Ethernet");
+  }
+  return std::make_unique<PcapSource>(path, pcap);
+}
+
+bool is_pipe(const std::string& path) {
+  struct stat st {};
+  const int got = path == "-" ? ::fstat(STDIN_FILENO, &st) : ::stat(path.c_str(), &st);
+  return got == 0 && (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode));
+}
+
+/// It has no length and cannot be mapped. libpcap shows no drops and directions of pcapng, which
+/// would be judged as if it had none.
+Result<std::unique_ptr<CaptureSource>> open_pipe(const std::string& path) {
+  std::FILE* file =
+      path == "-" ? ::fdopen(::dup(STDIN_FILENO), "rb") : ::fopen(path.c_str(), "rbe");
+  if (file == nullptr) return fail(path + ": " + std::strerror(errno));
+  uint8_t magic[4] = {};
+  const size_t got = std::fread(magic, 1, sizeof magic, file);
+  const bool pcapng = got == sizeof magic && looks_like_pcapng(magic);
+  for (size_t i = got; i-- > 0;) std::ungetc(magic[i], file);
+  if (got == 0 || pcapng) {
+    std::fclose(file);
+    return fail(path + (pcapng ? ": a pipe must bring pcap, not pcapng: write that to a file"
+                               : ": nothing came through the pipe"));
+  }
+  char error[PCAP_ERRBUF_SIZE] = "";
+  pcap_t* pcap = pcap_fopen_offline_with_tstamp_precision(file, PCAP_TSTAMP_PRECISION_NANO, error);
+  if (pcap == nullptr) std::fclose(file);
+  return pcap_source(path, pcap, std::string("not pcap, as a pipe must bring it: ") + error);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<CaptureSource>> open_capture_source(const std::string& path) {
-  auto file = TRY(MappedFile::open(path));
+  if (is_pipe(path)) return open_pipe(path);
+  auto file = TRY(MappedFile::open(path == "-" ? "/dev/stdin" : path));
   if (looks_like_pcapng(file.bytes())) {
     return std::make_unique<PcapngSource>(path, std::move(file));
   }
@@ -313,14 +355,7 @@ Result<std::unique_ptr<CaptureSource>> open_capture_source(const std::string& pa
   char error[PCAP_ERRBUF_SIZE] = "";
   pcap_t* pcap =
       pcap_open_offline_with_tstamp_precision(path.c_str(), PCAP_TSTAMP_PRECISION_NANO, error);
-  if (pcap == nullptr) return fail(path + ": neither pcap nor pcapng nor ERF: " + error);
-  if (pcap_datalink(pcap) != DLT_EN10MB) {
-    const char* name = pcap_datalink_val_to_name(pcap_datalink(pcap));
-    const std::string type = name != nullptr ? name : std::to_string(pcap_datalink(pcap));
-    pcap_close(pcap);
-    return fail(path + ": link type " + type + ", not Ethernet");
-  }
-  return std::make_unique<PcapSource>(path, pcap);
+  return pcap_source(path, pcap, std::string("neither pcap nor pcapng nor ERF: ") + error);
 }
 
 }  // namespace understudy

@@ -17,7 +17,7 @@
 namespace understudy {
 
 struct SourceFrame {
-  uint64_t number = 0;  ///< from 1 on, as tshark counts
+  uint64_t number = 0;  ///< from 1 on, as tshark counts; over all files of one capture
   /// Time of the run; for captures of others: since the second in which the capture begins.
   Time at;
   Time scheduled = Time::never();
@@ -29,9 +29,16 @@ struct SourceFrame {
   uint32_t interface = 0;
 };
 
+/// One of the files that a capture consists of.
+struct CapturedFile {
+  std::string path;
+  uint64_t before = 0;  ///< frames in the files before it
+  uint64_t frames = 0;
+};
+
 /// What a capture says about itself; final when all frames have been read.
 struct SourceSummary {
-  std::string format;                   ///< "pcap", "pcapng" or "erf"
+  std::string format;                   ///< "pcap", "pcapng", "erf" or "live"
   std::vector<std::string> interfaces;  ///< names, where the file knows them
   uint64_t frames = 0;
   uint64_t cut_frames = 0;  ///< shorter in the file than on the wire
@@ -39,9 +46,13 @@ struct SourceSummary {
   bool has_drop_counts = false;
   /// The same of the last blocks of a file that has not been read to its end, where it has them.
   std::optional<uint64_t> foretold_drops;
-  bool truncated = false;      ///< the file ends inside a packet
-  bool has_run_times = false;  ///< written by understudy
-  int64_t first_second = 0;    ///< calendar time that SourceFrame::at counts from; 0: the run's
+  std::vector<CapturedFile> files;  ///< where it is more than one, in order
+  bool truncated = false;           ///< the file ends inside a packet
+  bool has_run_times = false;       ///< written by understudy
+  /// Of a capture that began while its connections were at work: before this time it may lack what
+  /// was on its way when it began.
+  std::optional<Time> whole_from;
+  int64_t first_second = 0;  ///< calendar time that SourceFrame::at counts from; 0: the run's
 };
 
 class CaptureSource {
@@ -55,7 +66,8 @@ class CaptureSource {
   SourceSummary summary_;
 };
 
-/// Errors name the file: not readable, of an unknown format, not Ethernet.
+/// A pipe, or "-" for standard input, is read as it comes, in pcap's format only. Errors name the
+/// file: not readable, of an unknown format, not Ethernet.
 Result<std::unique_ptr<CaptureSource>> open_capture_source(const std::string& path);
 
 }  // namespace understudy

@@ -57,7 +57,7 @@ bool RequestStream::out_of_range(const PacketRecord& p, int64_t psn) {
     if (known_start) {
       fault(rule, p.stamp(), psn, std::string(p.info().name) + " for a PSN that was not sent");
     } else {
-      ++counts_.not_captured;
+      miss(p.stamp());
     }
     return true;
   }

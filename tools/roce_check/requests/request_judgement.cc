@@ -71,7 +71,7 @@ void RequestStream::judge_unseen(const Slot& slot, int64_t psn) {
     fault(Rule::kA4_2, slot.answered, psn, "acknowledged, but never seen: a gap",
           Basis::kWholeCapture);
   } else {
-    ++counts_.not_captured;
+    miss(slot.answered);
   }
   msn_exact_ = false;  // nobody knows whether a message ended there
   msn_origin_.reset();
@@ -208,7 +208,7 @@ void RequestStream::finish(bool excused) {
       continue;
     }
     if (answer_not_captured(s)) {
-      ++counts_.not_captured;
+      miss(s.sent.front());
       judge_message(s, psn, s.sent.front());
       continue;
     }
@@ -244,7 +244,7 @@ void RequestStream::finish_early_answers() {
       suspect(data ? Rule::kA5_11 : Rule::kA5_3, answer.stamp(), psn,
               std::string(answer.info().name) + " for a PSN that was not sent");
     } else {
-      ++counts_.not_captured;
+      miss(answer.stamp());
     }
   }
   early_.clear();

@@ -29,6 +29,8 @@ struct StreamContext {
   bool complete = false;
   /// The capture began before the connection did.
   bool from_start = false;
+  /// Before this time it may lack what was on its way when it began.
+  std::optional<Time> whole_from;
   /// The network may have duplicated and reordered between the capture and an endpoint.
   bool impaired = false;
   /// Packets of the other direction are in the capture.
@@ -135,6 +137,11 @@ class RequestStream {
     Stamps answers;  ///< READ/ATOMIC responses
   };
 
+  /// The packet at `stamp` shows that another one is not in the capture.
+  void miss(Stamp stamp) {
+    const bool before = context_.whole_from && stamp.at < *context_.whole_from;
+    ++(before ? counts_.sent_before : counts_.not_captured);
+  }
   int64_t extended(Psn psn) const { return next_ + psn.distance_from(Psn(low(next_))); }
   static uint32_t low(int64_t psn) { return static_cast<uint32_t>(psn) & Psn::kMask; }
   Slot* slot(int64_t psn);
