@@ -3,9 +3,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <csignal>
+#include <ctime>
 #include <iostream>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "ctrl/config/read/load.h"
@@ -99,6 +101,14 @@ std::string contradiction(const Arguments& a) {
   return {};
 }
 
+std::string times_count_from(const std::string& interface, const understudy::LiveCapture& capture) {
+  const std::time_t second = capture.summary().first_second;
+  std::tm utc{};
+  char text[32] = "";
+  if (gmtime_r(&second, &utc) != nullptr) std::strftime(text, sizeof text, "%F %T UTC", &utc);
+  return interface + ": times count from " + text;
+}
+
 int run_live(const Arguments& arguments) {
   understudy::WatchOptions options;
   for (const auto& [name, text, value] :
@@ -125,6 +135,7 @@ int run_live(const Arguments& arguments) {
   action.sa_handler = on_signal;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  if (options.say) options.say(times_count_from(arguments.interface, **capture));
   const auto watched = understudy::watch(**capture, arguments.options, options);
   if (watched.broken) {
     std::cerr << "roce-check: " << *watched.broken << "; what came before is judged\n";

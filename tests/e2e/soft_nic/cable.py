@@ -67,13 +67,15 @@ class Cable:
 class OnCable(unittest.TestCase):
     """One test's cable, and programs on its ends that preload the soft NIC."""
 
+    kind = Cable
+
     @classmethod
     def setUpClass(cls):
         if os.geteuid() != 0:
             raise unittest.SkipTest("network namespaces and packet sockets need root")
 
     def setUp(self):
-        self.cable = Cable()
+        self.cable = self.kind()
         self.addCleanup(self.cable.remove)
         scratch = tempfile.TemporaryDirectory(prefix="soft-nic-")
         self.addCleanup(scratch.cleanup)

@@ -32,8 +32,8 @@ class LiveCapture {
   SourceSummary summary_;
 };
 
-/// How long after its beginning a capture may lack what was on its way before: several ACK timeouts
-/// as programs have them (NCCL: 1 s with `NCCL_IB_TIMEOUT=18`).
+/// How long after its beginning a capture may lack what was on its way before: longer than an ACK
+/// timeout of code 18, which is 1.07 s.
 constexpr Duration kSettlingIn = Duration::s(2);
 
 /// RoCEv2 packets of an Ethernet interface, in VLANs, too; those for other hosts as well. Needs the

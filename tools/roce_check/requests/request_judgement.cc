@@ -119,7 +119,9 @@ void RequestStream::judge_message(const Request& slot, int64_t psn, Stamp sent) 
     return;
   }
   if (!info.start && (!open_ || open_->message.kind != info.kind)) {
-    if (!open_ && cut_ && psn == first_) {
+    if (!open_ && cut_ && psn == first_ && is_early(sent)) {
+      ++counts_.sent_before;
+    } else if (!open_ && cut_ && psn == first_) {
       fault(Rule::kComplete, sent, psn, "the capture begins inside a message");
     } else if (open_ || !cut_) {
       fault(Rule::kA4_4, sent, psn, std::string(info.name) + " continues no message of its kind");

@@ -137,11 +137,11 @@ class RequestStream {
     Stamps answers;  ///< READ/ATOMIC responses
   };
 
-  /// The packet at `stamp` shows that another one is not in the capture.
-  void miss(Stamp stamp) {
-    const bool before = context_.whole_from && stamp.at < *context_.whole_from;
-    ++(before ? counts_.sent_before : counts_.not_captured);
+  bool is_early(Stamp stamp) const {
+    return context_.whole_from && stamp.at < *context_.whole_from;
   }
+  /// The packet at `stamp` shows that another one is not in the capture.
+  void miss(Stamp stamp) { ++(is_early(stamp) ? counts_.sent_before : counts_.not_captured); }
   int64_t extended(Psn psn) const { return next_ + psn.distance_from(Psn(low(next_))); }
   static uint32_t low(int64_t psn) { return static_cast<uint32_t>(psn) & Psn::kMask; }
   Slot* slot(int64_t psn);
