@@ -5,30 +5,50 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "dataplane/base/unique_fd.h"
 #include "dataplane/wire/build.h"
 #include "dataplane/wire/pcapng.h"
 #include "tools/roce_check/checks/analysis.h"
 #include "tools/roce_check/output/report.h"
+#include "tools/roce_check/packets/consecutive_source.h"
 
 namespace understudy {
 namespace {
 
-/// Judges the bytes as a file (which libpcap needs) that lives in memory only.
-void judge(const std::vector<uint8_t>& bytes) {
-  const int fd = memfd_create("capture", 0);
-  if (fd < 0) return;
-  size_t done = 0;
-  while (done < bytes.size()) {
-    const ssize_t n = ::write(fd, bytes.data() + done, bytes.size() - done);
-    if (n <= 0) break;
-    done += static_cast<size_t>(n);
+/// A file (which libpcap needs) that lives in memory only.
+class MemoryFile {
+ public:
+  explicit MemoryFile(std::span<const uint8_t> bytes) : fd_(memfd_create("capture", 0)) {
+    size_t done = 0;
+    while (done < bytes.size()) {
+      const ssize_t n = ::write(fd_.get(), bytes.data() + done, bytes.size() - done);
+      if (n <= 0) break;
+      done += static_cast<size_t>(n);
+    }
   }
-  const std::string path = "/proc/self/fd/" + std::to_string(fd);
-  if (const auto analysis = analyse(path, {})) (void)report_json(*analysis, path);
-  ::close(fd);
+  std::string path() const { return "/proc/self/fd/" + std::to_string(fd_.get()); }
+
+ private:
+  UniqueFd fd_;
+};
+
+void judge(const std::vector<uint8_t>& bytes) {
+  const MemoryFile file(bytes);
+  if (const auto analysis = analyse(file.path(), {})) (void)report_json(*analysis, file.path());
+}
+
+/// The input as two files of one capture; the first byte says where it is cut.
+void judge_consecutive(std::span<const uint8_t> bytes) {
+  if (bytes.empty()) return;
+  const size_t cut = 1 + (bytes.size() - 1) * bytes[0] / 256;
+  const MemoryFile first(bytes.subspan(1, cut - 1)), second(bytes.subspan(cut));
+  auto source = open_consecutive({first.path(), second.path()});
+  if (!source) return;
+  if (const auto analysis = analyse(**source, {})) (void)report_json(*analysis, first.path());
 }
 
 /// Each 8 bytes of input become one packet between two hosts.
@@ -68,5 +88,6 @@ std::vector<uint8_t> structured(const uint8_t* data, size_t size) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   understudy::judge({data, data + size});
   understudy::judge(understudy::structured(data, size));
+  understudy::judge_consecutive({data, size});
   return 0;
 }

@@ -56,6 +56,48 @@ class RoceCheck(unittest.TestCase):
         self.assertEqual(run(GOOD, BAD).returncode, 1)
         self.assertEqual(run(GOOD, GOOD, GOOD).returncode, 2)
 
+    def test_consecutive_files_are_one_capture(self):
+        with tempfile.TemporaryDirectory() as folder:
+            data, cut = GOOD.read_bytes(), 24  # behind the file's header
+            for _ in range(20):
+                cut += 16 + int.from_bytes(data[cut + 8:cut + 12], "little")
+            first, second = pathlib.Path(folder, "first.pcap"), pathlib.Path(folder, "second.pcap")
+            first.write_bytes(data[:cut])
+            second.write_bytes(data[:24] + data[cut:])
+            done = run("--consecutive", second, first)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertIn(f"{first}: pcap, ", done.stdout)
+            self.assertIn(f"{second}: ", done.stdout)
+            self.assertIn(", from frame 21\n", done.stdout)
+            report, whole = (json.loads(run("--json", *words).stdout) for words in (("--consecutive", first, second), (GOOD,)))
+            self.assertEqual([(file["path"], file["frames_before"]) for file in report.pop("files")], [(str(first), 0), (str(second), 20)])
+            self.assertEqual({**report, "capture": None}, {**whole, "capture": None})
+            self.assertEqual(run("--consecutive", GOOD, first).returncode, 2)
+
+    def test_pipe(self):
+        for name in ("-", "/dev/stdin"):
+            with subprocess.Popen(["cat", str(GOOD)], stdout=subprocess.PIPE) as cat:
+                done = subprocess.run([ROCE_CHECK, name], stdin=cat.stdout, capture_output=True, text=True, check=False)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), name)
+            self.assertIn("the capture holds", done.stdout)
+
+    def test_live_captures_refuse_what_they_cannot_do(self):
+        for arguments, message in (
+                (("-i", "nowhere9"), "roce-check: nowhere9: "),
+                (("-i", "lo", GOOD), "a live capture is judged alone"),
+                (("-i", "lo", "--plot", "x.svg"), "--plot cannot be drawn"),
+                (("-i", "lo", "--config", "x.toml"), "--config cannot be judged"),
+                (("-i", "lo", "--consecutive"), "--consecutive is for files"),
+                (("-i", "lo", "--interval", "5"), "the unit is missing"),
+                (("-i", "lo", "--interval", "1us"), "from 10 ms to 40 days"),
+                (("-i", "lo", "--duration", "41000h"), "--duration"),
+                ((GOOD, "--duration", "1s"), "--duration needs -i"),
+                ((GOOD, "--interval", "1s"), "--interval needs -i")):
+            done = run(*arguments)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), arguments)
+            self.assertIn(message, done.stderr, arguments)
+            self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+
     def test_violations_name_rule_frame_and_time(self):
         done = run("--json", BAD)
         self.assertEqual(done.returncode, 1)

@@ -146,6 +146,17 @@ TEST_F(Consecutive, EachFileMustCountItsDrops) {
       2u);
 }
 
+TEST_F(Consecutive, CapturesOfARun) {
+  const TestCapture capture = eventful().capture;
+  const size_t n = capture.frames.size();
+  const Analysis whole = judge({file("whole", capture.file())});
+  const Analysis analysis = judge(
+      {file("b", part_of(capture, n / 2, n).file()), file("a", part_of(capture, 0, n / 2).file())});
+  expect_holds(analysis);
+  EXPECT_TRUE(analysis.source.has_run_times);
+  EXPECT_EQ(report_of(analysis), report_of(whole));
+}
+
 TEST_F(Consecutive, AnEmptyFileIsNoFault) {
   const TestCapture capture = eventful().capture;
   const std::string empty = file("z", pcap(part_of(capture, 0, 0), kNanoseconds, 1'000));

@@ -172,6 +172,16 @@ TEST(Live, BeginsAnywhere) {
   EXPECT_GT(before, 10u);
 }
 
+// Answers to what it shows would be in it.
+TEST(Live, MarksFromItsBeginningOnAreToBeAnswered) {
+  Conversation c = congested();
+  for (const char* cnp : {"cnp 3", "cnp 2", "cnp 1"}) c.capture.erase(c.at(cnp));
+  c.wait(kSettlingIn).client(Opcode::kWriteOnly, talk_psn(4), 64, 64).ack(talk_psn(4), 5);
+  TableCapture capture(c.capture.frames);
+  const Watched watched = watch(capture, talk_options(), Lines{}.options());
+  EXPECT_EQ(watched.analysis.findings.count(Rule::kA6_2), 1u) << all_examples(watched.analysis);
+}
+
 TEST(Live, ASignalEndsItAndTheRestIsTaken) {
   volatile std::sig_atomic_t signal = 0;
   TableCapture capture(settled(eventful()));

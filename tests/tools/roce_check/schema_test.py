@@ -19,8 +19,8 @@ SCHEMA = Schema(ROOT / "tools/roce_check/report.schema.json")
 RECORDINGS = sorted((ROOT / "tests/data/rxe").glob("*.pcap"))
 
 
-def report(capture):
-    done = subprocess.run([ROCE_CHECK, "--json", str(capture)], capture_output=True, text=True, check=False)
+def report(*words):
+    done = subprocess.run([ROCE_CHECK, "--json", *map(str, words)], capture_output=True, text=True, check=False)
     return json.loads(done.stdout)
 
 
@@ -36,6 +36,13 @@ class Fits(unittest.TestCase):
         self.assertGreater(len(reports), 10)
         self.assertTrue(any(r["violations"] for r in reports))
         self.assertTrue(any(not r["connections"] for r in reports))
+
+
+    def test_consecutive_files(self):
+        seen = report("--consecutive", RECORDINGS[0])
+        self.assertEqual((SCHEMA.findings(seen), len(seen["files"])), ([], 1))
+        seen["files"][0]["more"] = 1
+        self.assertNotEqual(SCHEMA.findings(seen), [])
 
 
 class Mutations(unittest.TestCase):

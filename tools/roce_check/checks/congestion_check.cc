@@ -145,8 +145,8 @@ void CongestionCheck::answers(const Addresses& addresses, const Way& way) {
   if (way.notified != 0) return;
   findings_.add_if_gapless(Rule::kA6_2, way.first_marked,
                            addresses.first.text() + " -> " + addresses.second.text() + ": " +
-                               std::to_string(way.marked) +
-                               " packets marked, and no CNP came back");
+                               std::to_string(way.marked) + " packets marked, and no CNP came back",
+                           table_.last);
 }
 
 void CongestionCheck::note_intervals() {

@@ -56,8 +56,9 @@ class Findings {
   void add(Rule rule, Stamp stamp, std::string text, std::optional<Basis> basis = {});
   /// What is no violation, but worth a word: of severity "note".
   void remark(Rule rule, Stamp stamp, std::string text, std::optional<Basis> basis = {});
-  /// A violation, unless packets are missing from the capture: settle() decides.
-  void add_if_gapless(Rule rule, Stamp stamp, std::string text);
+  /// A violation, unless packets are missing from the capture: settle() decides. `until`: the last
+  /// time at which one could have come that explains it, where that is not the stamp's.
+  void add_if_gapless(Rule rule, Stamp stamp, std::string text, std::optional<Time> until = {});
   /// So many more of which nobody needs an example.
   void add_if_gapless(Rule rule, uint64_t times) { of(suspicions_, rule).count += times; }
   /// Suspicions of what was before this time stay such: the capture may lack what explains them.

@@ -46,7 +46,7 @@ struct SourceSummary {
   bool has_drop_counts = false;
   /// The same of the last blocks of a file that has not been read to its end, where it has them.
   std::optional<uint64_t> foretold_drops;
-  std::vector<CapturedFile> files;  ///< where it is more than one, in order
+  std::vector<CapturedFile> files;  ///< that have been read, of a capture in consecutive ones
   bool truncated = false;           ///< the file ends inside a packet
   bool has_run_times = false;       ///< written by understudy
   /// Of a capture that began while its connections were at work: before this time it may lack what
