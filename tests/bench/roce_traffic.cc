@@ -1,6 +1,7 @@
 // RoCEv2 traffic of eight connections, right in every rule, for measuring what reads it:
 //   roce_traffic PACKETS [PAYLOAD]                    as a pcap file to standard output
-//   roce_traffic PACKETS PAYLOAD INTERFACE RATE       to a network interface, RATE packets a second
+//   roce_traffic PACKETS PAYLOAD INTERFACE RATE       to a network interface, RATE packets a second,
+//                                                     for as long as that should take
 // The second form needs CAP_NET_RAW. Prints how long that took to standard error.
 #include <arpa/inet.h>
 #include <linux/if_packet.h>
@@ -97,14 +98,17 @@ void sleep_for(double seconds) {
   nanosleep(&nap, nullptr);
 }
 
-bool send_all(TrafficSource& source, Sender& sender, double rate) {
+bool send_all(TrafficSource& source, uint64_t packets, Sender& sender, double rate) {
   const double begin = seconds_now();
+  const double enough = static_cast<double>(packets) / rate;
   uint64_t sent = 0;
   for (auto frame = source.next(); *frame; frame = source.next()) {
     if (!sender.add((*frame)->bytes)) return false;
     constexpr double kEarly = 0.0005;  // of a second; naps are not shorter
-    if (++sent % kBatch != 0) continue;
-    const double ahead = begin + static_cast<double>(sent) / rate - seconds_now();
+    if (++sent % kBatch != 0 && source.ready() != 0) continue;
+    const double passed = seconds_now() - begin;
+    if (passed > enough && source.ready() == 0) break;
+    const double ahead = static_cast<double>(sent) / rate - passed;
     if (ahead > kEarly) sleep_for(ahead);
   }
   if (!sender.flush()) return false;
@@ -126,7 +130,7 @@ int run(int count, char** words) {
   if (count < 5) return write_pcap(source, stdout) ? 0 : 1;
   Sender sender;
   const double rate = std::strtod(words[4], nullptr);
-  if (rate > 0 && sender.open(words[3]) && send_all(source, sender, rate)) return 0;
+  if (rate > 0 && sender.open(words[3]) && send_all(source, packets, sender, rate)) return 0;
   std::fprintf(stderr, "roce_traffic: %s: %s\n", words[3], std::strerror(errno));
   return 1;
 }

@@ -28,7 +28,7 @@ namespace {
 struct Arguments {
   std::vector<std::string> captures;  ///< one, those of both ends, or consecutive ones
   bool consecutive = false;
-  std::string interface, interval, duration;
+  std::string interface, interval, duration, buffer;
   std::string config;
   double cnp_interval_us = 0;
   std::vector<std::string> without_cnps;
@@ -83,6 +83,7 @@ std::string contradiction(const Arguments& a) {
     if (a.captures.empty()) return "capture is required, or -i with a network interface";
     if (!a.interval.empty()) return "--interval needs -i";
     if (!a.duration.empty()) return "--duration needs -i";
+    if (!a.buffer.empty()) return "--buffer needs -i";
     if (a.captures.size() > 2 && !a.consecutive) {
       return "more than two captures: those of both ends are two, and the files of one that was "
              "cut need --consecutive";
@@ -123,12 +124,21 @@ int run_live(const Arguments& arguments) {
     }
     *value = *parsed;
   }
+  uint64_t buffer = understudy::kLiveBuffer;
+  if (!arguments.buffer.empty()) {
+    const auto parsed = understudy::parse_size(arguments.buffer);
+    if (!parsed) return refuse("--buffer: " + parsed.error().text);
+    if (*parsed < understudy::kLeastLiveBuffer || *parsed > understudy::kMostLiveBuffer) {
+      return refuse("--buffer " + arguments.buffer + ": from 1 MiB to 1 GiB");
+    }
+    buffer = *parsed;
+  }
   options.signal = &caught_signal;
   if (!arguments.quiet) {
     std::ostream& out = arguments.json ? std::cerr : std::cout;
     options.say = [&out](const std::string& line) { out << line << std::endl; };
   }
-  auto capture = understudy::open_live_capture(arguments.interface);
+  auto capture = understudy::open_live_capture(arguments.interface, buffer);
   give_up_capabilities(understudy::kNoCapabilities);
   if (!capture) return refuse(capture.error().text);
   struct sigaction action {};
@@ -223,6 +233,8 @@ void add_captures(CLI::App& app, Arguments& arguments) {
   app.add_option("--interval", arguments.interval,
                  "with -i: from one line on how it stands to the next [1s]");
   app.add_option("--duration", arguments.duration, "with -i: end after this time, e.g. 30s");
+  app.add_option("--buffer", arguments.buffer,
+                 "with -i: the kernel's memory for packets that wait to be judged [64MiB]");
 }
 
 }  // namespace

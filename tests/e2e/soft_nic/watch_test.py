@@ -86,7 +86,7 @@ class Watch(PairOnCable):
         self.assertEqual(lines[-1][2:], ("2", "0"))
         self.assertEqual([int(line[1]) for line in lines], sorted(int(line[1]) for line in lines))
 
-        watching = self.watch("--duration", "40s")
+        watching = self.watch("--duration", "40s", "--buffer", "4MiB")
         self.output(0, sys.executable, "-c", WRONG)
         while "ICRC is wrong" not in self.seen[-1]:  # while it goes on
             self.seen.append(watching.stdout.readline())

@@ -91,6 +91,9 @@ class RoceCheck(unittest.TestCase):
                 (("-i", "lo", "--interval", "5"), "the unit is missing"),
                 (("-i", "lo", "--interval", "1us"), "from 10 ms to 40 days"),
                 (("-i", "lo", "--duration", "41000h"), "--duration"),
+                (("-i", "lo", "--buffer", "5"), "the unit is missing"),
+                (("-i", "lo", "--buffer", "2GiB"), "from 1 MiB to 1 GiB"),
+                ((GOOD, "--buffer", "2MiB"), "--buffer needs -i"),
                 ((GOOD, "--duration", "1s"), "--duration needs -i"),
                 ((GOOD, "--interval", "1s"), "--interval needs -i")):
             done = run(*arguments)

@@ -78,7 +78,7 @@ TEST_F(Consecutive, CutAnywhere) {
   for (const TestCapture& capture : {good, broken}) {
     const size_t n = capture.frames.size();
     const auto whole = report_of(judge({file("whole", pcap(capture, kMicroseconds, 1'000'000))}));
-    for (size_t cut = 1; cut + 1 < n; ++cut) {
+    for (size_t cut = 1; cut + 1 < n; cut += 3) {
       const size_t second = cut + (n - cut) / 2;
       const std::string a = file("a", pcap(part_of(capture, 0, cut), kMicroseconds, 1'000'000));
       const std::string b = file("b", pcap(part_of(capture, cut, second), kNanoseconds, 1'000));

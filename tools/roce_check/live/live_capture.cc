@@ -15,9 +15,8 @@ namespace understudy {
 namespace {
 
 constexpr int kSnapLength = 65'535;
-constexpr int kBufferBytes = 64 << 20;  // of the kernel: a burst that is not judged yet
-constexpr int kHoldMs = 20;             // the kernel hands over a block that is not full after it
-constexpr int kBatch = 4096;            // frames at once; in between the clock is looked at
+constexpr int kHoldMs = 20;   // the kernel hands over a block that is not full after it
+constexpr int kBatch = 4096;  // frames at once; in between the clock is looked at
 constexpr int64_t kMillisecond = 1'000'000'000;
 constexpr Duration kLongestRest = Duration::s(5);
 constexpr Duration kSilence = Duration::ms(5 * kHoldMs);
@@ -162,14 +161,15 @@ const char* live_filter() {
          "(vlan and (udp dst port 4791 or (vlan and udp dst port 4791)))";
 }
 
-Result<std::unique_ptr<LiveCapture>> open_live_capture(const std::string& interface) {
+Result<std::unique_ptr<LiveCapture>> open_live_capture(const std::string& interface,
+                                                       uint64_t buffer) {
   char error[PCAP_ERRBUF_SIZE] = "";
   Pcap pcap(pcap_create(interface.c_str(), error));
   if (pcap == nullptr) return fail(interface + ": " + error);
   pcap_set_snaplen(pcap.get(), kSnapLength);
   pcap_set_promisc(pcap.get(), 1);
   pcap_set_timeout(pcap.get(), kHoldMs);
-  pcap_set_buffer_size(pcap.get(), kBufferBytes);
+  pcap_set_buffer_size(pcap.get(), static_cast<int>(std::min(buffer, kMostLiveBuffer)));
   pcap_set_tstamp_precision(pcap.get(), PCAP_TSTAMP_PRECISION_NANO);
   if (const int status = pcap_activate(pcap.get()); status < 0) {
     return fail(interface + ": " + why_not(status, pcap.get()));

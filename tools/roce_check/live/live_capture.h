@@ -36,9 +36,15 @@ class LiveCapture {
 /// timeout of code 18, which is 1.07 s.
 constexpr Duration kSettlingIn = Duration::s(2);
 
+/// Bytes of the kernel's buffer: what comes while the last packets are judged.
+constexpr uint64_t kLiveBuffer = uint64_t{64} << 20;
+constexpr uint64_t kLeastLiveBuffer = uint64_t{1} << 20, kMostLiveBuffer = uint64_t{1} << 30;
+
 /// RoCEv2 packets of an Ethernet interface, in VLANs, too; those for other hosts as well. Needs the
-/// capability CAP_NET_RAW until it returns. Error: one sentence that names the interface.
-Result<std::unique_ptr<LiveCapture>> open_live_capture(const std::string& interface);
+/// capability CAP_NET_RAW until it returns. Where memory is short the buffer is smaller. Error: one
+/// sentence that names the interface.
+Result<std::unique_ptr<LiveCapture>> open_live_capture(const std::string& interface,
+                                                       uint64_t buffer = kLiveBuffer);
 
 /// What the kernel is asked for, in the language of pcap-filter(7).
 const char* live_filter();
