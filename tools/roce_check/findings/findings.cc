@@ -63,8 +63,7 @@ void Findings::remark(Rule rule, Stamp stamp, std::string text, std::optional<Ba
       {rule, stamp, std::move(text), basis.value_or(rule_info(rule).basis), Severity::kNote});
 }
 
-void Findings::add_if_gapless(Rule rule, Stamp stamp, std::string text,
-                              std::optional<Time> until) {
+void Findings::add_if_gapless(Rule rule, Stamp stamp, std::string text, std::optional<Time> until) {
   if (whole_from_ && until.value_or(stamp.at) < *whole_from_) {
     ++early_;
     return;
