@@ -4,6 +4,7 @@
 #include <string>
 
 #include "ctrl/report/version.h"
+#include "dataplane/base/confinement.h"
 #include "dataplane/base/output_file.h"
 #include "tools/nccl_decode/print.h"
 
@@ -40,7 +41,15 @@ int main(int argc, char** argv) {
       return 2;
     }
   }
-  auto capture = read_capture(path);
+  auto file = CaptureFile::open(path);
+  if (!file) {
+    std::cerr << "nccl-decode: " << file.error().text << '\n';
+    return 2;
+  }
+  if (const auto why = understudy::confine(); !why.empty()) {
+    std::cerr << "nccl-decode: goes on without a filter of system calls: " << why << '\n';
+  }
+  auto capture = file->read();
   if (!capture) {
     std::cerr << "nccl-decode: " << capture.error().text << '\n';
     return 2;

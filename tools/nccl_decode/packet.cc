@@ -134,25 +134,32 @@ std::optional<TcpSegment> parse_packet(int link_type, std::span<const uint8_t> b
   return out;
 }
 
-Result<Capture> read_capture(const std::string& path) {
+void CaptureFile::Close::operator()(pcap* file) const { pcap_close(file); }
+
+Result<CaptureFile> CaptureFile::open(const std::string& path) {
   char error[PCAP_ERRBUF_SIZE] = "";
-  pcap_t* pcap =
+  pcap_t* file =
       pcap_open_offline_with_tstamp_precision(path.c_str(), PCAP_TSTAMP_PRECISION_NANO, error);
-  if (pcap == nullptr) return fail(path + ": " + error);
-  const int link_type = pcap_datalink(pcap);
-  Capture capture;
+  if (file == nullptr) return fail(path + ": " + error);
+  CaptureFile out(path, file);
+  const int link_type = pcap_datalink(file);
   if (link_header(link_type, std::vector<uint8_t>(64)) == std::nullopt) {
     const char* name = pcap_datalink_val_to_name(link_type);
-    pcap_close(pcap);
     return fail(path + ": link type " + (name != nullptr ? name : std::to_string(link_type)) +
                 ", not Ethernet, Linux cooked, raw or loopback");
   }
+  return out;
+}
+
+Result<Capture> CaptureFile::read() {
+  const int link_type = pcap_datalink(file_.get());
+  Capture capture;
   TcpReassembler reassembler;
   std::optional<int64_t> first;
   pcap_pkthdr* header = nullptr;
   const u_char* data = nullptr;
   int got = 0;
-  while ((got = pcap_next_ex(pcap, &header, &data)) == 1) {
+  while ((got = pcap_next_ex(file_.get(), &header, &data)) == 1) {
     ++capture.packets;
     capture.cut += header->caplen < header->len ? 1 : 0;
     auto segment = parse_packet(link_type, {data, header->caplen}, header->len);
@@ -167,12 +174,17 @@ Result<Capture> read_capture(const std::string& path) {
                   Duration::ns(std::clamp<int64_t>(header->ts.tv_usec, 0, kNsPerSecond));
     reassembler.add(*segment);
   }
-  const std::string why = pcap_geterr(pcap);
-  pcap_close(pcap);
+  const std::string why = pcap_geterr(file_.get());
   capture.truncated = why.find("truncated dump file") != std::string::npos;
-  if (got == PCAP_ERROR && !capture.truncated) return fail(path + ": " + why);
+  if (got == PCAP_ERROR && !capture.truncated) return fail(path_ + ": " + why);
   capture.connections = reassembler.finish();
   return capture;
+}
+
+Result<Capture> read_capture(const std::string& path) {
+  auto file = CaptureFile::open(path);
+  if (!file) return tl::unexpected(file.error());
+  return file->read();
 }
 
 }  // namespace understudy::nccl_decode

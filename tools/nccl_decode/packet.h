@@ -2,13 +2,17 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dataplane/base/result.h"
 #include "tools/nccl_decode/tcp_stream.h"
+
+struct pcap;  // libpcap's
 
 namespace understudy::nccl_decode {
 
@@ -25,7 +29,25 @@ struct Capture {
   std::vector<TcpConnection> connections;
 };
 
-/// Reads a pcap or pcapng file; errors name it.
+/// A capture that has been opened and not yet read.
+class CaptureFile {
+ public:
+  /// Of pcap or pcapng; errors name it.
+  static Result<CaptureFile> open(const std::string& path);
+  /// Once only. Errors name the file.
+  Result<Capture> read();
+
+ private:
+  struct Close {
+    void operator()(pcap* file) const;
+  };
+  CaptureFile(std::string path, pcap* file) : path_(std::move(path)), file_(file) {}
+
+  std::string path_;
+  std::unique_ptr<pcap, Close> file_;
+};
+
+/// Opens and reads one.
 Result<Capture> read_capture(const std::string& path);
 
 }  // namespace understudy::nccl_decode

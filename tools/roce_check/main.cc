@@ -5,6 +5,7 @@
 #include <csignal>
 #include <ctime>
 #include <iostream>
+#include <memory>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -14,13 +15,16 @@
 #include "ctrl/config/units_text.h"
 #include "ctrl/report/series/gnuplot.h"
 #include "ctrl/report/version.h"
+#include "dataplane/base/confinement.h"
 #include "dataplane/base/output_file.h"
 #include "dataplane/base/privileges.h"
 #include "tools/roce_check/between/two_ends.h"
 #include "tools/roce_check/checks/analysis.h"
 #include "tools/roce_check/live/watch.h"
+#include "tools/roce_check/output/drawing_child.h"
 #include "tools/roce_check/output/plot.h"
 #include "tools/roce_check/output/report.h"
+#include "tools/roce_check/packets/capture_source.h"
 #include "tools/roce_check/packets/consecutive_source.h"
 
 namespace {
@@ -51,6 +55,13 @@ int refuse(const std::string& why) {
 void give_up_capabilities(uint64_t kept) {
   if (const auto why = understudy::keep_capabilities(kept); !why.empty()) {
     std::cerr << "roce-check: " << why << '\n';
+  }
+}
+
+/// All that it needs is open.
+void confine(understudy::Further further) {
+  if (const auto why = understudy::confine(further); !why.empty()) {
+    std::cerr << "roce-check: goes on without a filter of system calls: " << why << '\n';
   }
 }
 
@@ -146,6 +157,7 @@ int run_live(const Arguments& arguments) {
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
   if (options.say) options.say(times_count_from(arguments.interface, **capture));
+  confine(understudy::Further::kPackets);
   const auto watched = understudy::watch(**capture, arguments.options, options);
   if (watched.broken) {
     std::cerr << "roce-check: " << *watched.broken << "; what came before is judged\n";
@@ -154,10 +166,22 @@ int run_live(const Arguments& arguments) {
   return watched.analysis.findings.hold() ? 0 : 1;
 }
 
-understudy::Result<understudy::Analysis> analyse_consecutive(const Arguments& arguments) {
-  auto source = understudy::open_consecutive(arguments.captures);
-  if (!source) return tl::unexpected(source.error());
-  return understudy::analyse(**source, arguments.options);
+/// Of the captures one after the other: one, those of both ends, or one in files.
+understudy::Result<std::vector<std::unique_ptr<understudy::CaptureSource>>> open_captures(
+    const Arguments& arguments) {
+  std::vector<std::unique_ptr<understudy::CaptureSource>> sources;
+  if (arguments.consecutive) {
+    auto source = understudy::open_consecutive(arguments.captures);
+    if (!source) return tl::unexpected(source.error());
+    sources.push_back(std::move(*source));
+    return sources;
+  }
+  for (const std::string& capture : arguments.captures) {
+    auto source = understudy::open_capture_source(capture);
+    if (!source) return tl::unexpected(source.error());
+    sources.push_back(std::move(*source));
+  }
+  return sources;
 }
 
 int run_files(Arguments arguments) {
@@ -178,13 +202,21 @@ int run_files(Arguments arguments) {
   }
   const bool both_ends = arguments.captures.size() > 1 && !arguments.consecutive;
   arguments.options.keep_packets = !arguments.plot.file.empty() || both_ends;
+  std::optional<understudy::DrawingChild> drawing;
+  if (!arguments.plot.file.empty()) {
+    auto started = understudy::DrawingChild::start();
+    if (!started) return refuse(started.error().text);
+    drawing.emplace(std::move(*started));
+  }
+  const auto sources = open_captures(arguments);
+  if (!sources) return refuse(sources.error().text);
+  confine(arguments.consecutive ? understudy::Further::kFilesToRead
+                                : understudy::Further::kNothing);
   std::vector<understudy::Analysis> analyses;
-  for (const std::string& capture : arguments.captures) {
-    auto analysis = arguments.consecutive ? analyse_consecutive(arguments)
-                                          : understudy::analyse(capture, arguments.options);
+  for (const auto& source : *sources) {
+    auto analysis = understudy::analyse(*source, arguments.options);
     if (!analysis) return refuse(analysis.error().text);
     analyses.push_back(std::move(*analysis));
-    if (arguments.consecutive) break;
   }
   const std::string& name = analyses.front().source.files.empty()
                                 ? arguments.captures.front()
@@ -194,8 +226,8 @@ int run_files(Arguments arguments) {
   } else {
     report(arguments, analyses.front(), name);
   }
-  if (!arguments.plot.file.empty()) {
-    const auto drawn = understudy::plot(analyses.front(), name, arguments.plot);
+  if (drawing) {
+    const auto drawn = understudy::plot(analyses.front(), name, arguments.plot, *drawing);
     if (!drawn) return refuse(drawn.error().text);
   }
   const bool hold = std::ranges::all_of(

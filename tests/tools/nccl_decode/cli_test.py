@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
 """nccl-decode as a program: exit status, messages, JSON.    tools_nccl_decode_cli_test.py NCCL_DECODE"""
 import json
+import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "tests/rigs"))
+from confined import comes_to_be_confined  # noqa: E402
 
 NCCL_DECODE = str(pathlib.Path(sys.argv.pop(1)).resolve())
 DATA = pathlib.Path(__file__).resolve().parents[2] / "data" / "nccl"
@@ -43,6 +47,21 @@ class NcclDecode(unittest.TestCase):
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertIn("the file ends within a packet", done.stdout)
             self.assertIn("not complete:", done.stdout)
+
+    @unittest.skipUnless(os.environ.get("UNDERSTUDY_CONFINES"), "built without libseccomp, or sanitized")
+    def test_is_confined_while_it_reads(self):
+        """A pipe that gives a capture's header and then nothing for a while."""
+        whole = (DATA / "bootstrap_2.28.9_n4_c1.pcap").read_bytes()
+        with tempfile.TemporaryDirectory() as folder:
+            pipe = pathlib.Path(folder, "pipe.pcap")
+            os.mkfifo(pipe)
+            with subprocess.Popen([NCCL_DECODE, str(pipe)], stdout=subprocess.PIPE, text=True) as process:
+                with open(pipe, "wb", buffering=0) as writer:
+                    writer.write(whole[:24])
+                    self.assertTrue(comes_to_be_confined(process))
+                    writer.write(whole[24:])
+                self.assertIn("rank 3 of 4 checks in with the root", process.communicate(timeout=60)[0])
+                self.assertEqual(process.returncode, 0)
 
     def test_bad(self):
         for arguments in ((), ("/nowhere.pcap",), (__file__,), ("--nccl", "3.1", DATA / "bootstrap_2.28.9_n4_c1.pcap")):

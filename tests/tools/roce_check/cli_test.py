@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """roce-check as a program: exit status, messages, JSON.    tools_roce_check_cli_test.py ROCE_CHECK"""
+import contextlib
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -8,9 +10,13 @@ import tempfile
 import unittest
 from xml.etree import ElementTree
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "tests/rigs"))
+from confined import comes_to_be_confined  # noqa: E402
+
 ROCE_CHECK = str(pathlib.Path(sys.argv.pop(1)).resolve())
 DATA = pathlib.Path(__file__).resolve().parents[2] / "data" / "rxe"
 GOOD = DATA / "rxe_write_4k_mtu1024_rdmacm.pcap"
+CONFIG = str(pathlib.Path(__file__).resolve().parents[3] / "configs/quickstart.toml")
 BAD = DATA / "rxe_send_rnr_nak.pcap"  # ends in the middle of retries
 
 
@@ -163,6 +169,23 @@ class RoceCheck(unittest.TestCase):
                 self.assertEqual(done.returncode, 2, arguments)
                 self.assertIn(message, done.stderr, arguments)
                 self.assertEqual(done.stdout, "", arguments)
+
+    @unittest.skipUnless(os.environ.get("UNDERSTUDY_CONFINES"), "built without libseccomp, or sanitized")
+    def test_is_confined_once_its_files_are_open(self):
+        """It waits for whoever reads its report: the pipe is full."""
+        with tempfile.TemporaryDirectory() as folder:
+            for more in ([], ["--config", CONFIG], ["--consecutive"], ["--plot", str(pathlib.Path(folder, "plot.svg"))]):
+                reader, writer = os.pipe()
+                os.set_blocking(writer, False)
+                with contextlib.suppress(BlockingIOError):
+                    while True:
+                        os.write(writer, bytes(1 << 12))
+                os.set_blocking(writer, True)
+                with subprocess.Popen([ROCE_CHECK, *more, str(GOOD)], stdout=writer, stderr=subprocess.DEVNULL) as process:
+                    os.close(writer)
+                    self.assertTrue(comes_to_be_confined(process), more)
+                    os.close(reader)
+                    process.wait(60)
 
     def test_help(self):
         done = run("--help")

@@ -66,10 +66,10 @@ std::string plot_script(const Analysis& analysis, const std::string& title,
   return script + plot_end();
 }
 
-Result<void> plot(const Analysis& analysis, const std::string& title, const PlotOptions& options) {
+Result<void> plot(const Analysis& analysis, const std::string& title, const PlotOptions& options,
+                  DrawingChild& child) {
   if (busiest(analysis).empty()) return fail("nothing to plot: no requests of connections");
-  const std::string script = plot_script(analysis, title, options);
-  return draw_with(kGnuplot, {}, script);
+  return child.draw(plot_script(analysis, title, options));
 }
 
 }  // namespace understudy

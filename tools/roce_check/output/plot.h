@@ -5,6 +5,7 @@
 
 #include "dataplane/base/result.h"
 #include "tools/roce_check/checks/analysis.h"
+#include "tools/roce_check/output/drawing_child.h"
 
 namespace understudy {
 
@@ -17,8 +18,9 @@ struct PlotOptions {
 std::string plot_script(const Analysis& analysis, const std::string& title,
                         const PlotOptions& options);
 
-/// Draws with gnuplot (Debian: gnuplot-nox). Errors: gnuplot is missing or fails, the file cannot
-/// be written, the capture has no packets of reliable connections.
-Result<void> plot(const Analysis& analysis, const std::string& title, const PlotOptions& options);
+/// Draws with gnuplot (Debian: gnuplot-nox), which `child` starts. Errors: gnuplot is missing or
+/// fails, the file cannot be written, the capture has no packets of reliable connections.
+Result<void> plot(const Analysis& analysis, const std::string& title, const PlotOptions& options,
+                  DrawingChild& child);
 
 }  // namespace understudy
