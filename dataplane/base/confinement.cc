@@ -3,6 +3,7 @@
 #ifdef UNDERSTUDY_SECCOMP
 #include <fcntl.h>
 #include <seccomp.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -133,6 +134,12 @@ struct Release {
 };
 using Filter = std::unique_ptr<void, Release>;
 
+/// A call that is allowed with an argument that compares so.
+struct Condition {
+  int call;
+  scmp_arg_cmp argument;
+};
+
 /// 0 or a negative errno. A system call that this architecture does not have cannot be made, either.
 int add(const Filter& filter, uint32_t action, int call) {
   const int error = seccomp_rule_add(filter.get(), action, call, 0);
@@ -160,17 +167,21 @@ int add_rules(const Filter& filter, Further further) {
   for (const int call : kDeadly) {
     if (const int error = add(filter, SCMP_ACT_KILL_PROCESS, call); error != 0) return error;
   }
-  // Memory is for data.
-  for (const int call : {SCMP_SYS(mmap), SCMP_SYS(mprotect)}) {
-    const scmp_arg_cmp data_only{2, SCMP_CMP_MASKED_EQ, PROT_EXEC, 0};
-    if (const int error = seccomp_rule_add_array(filter.get(), SCMP_ACT_ALLOW, call, 1, &data_only);
-        error != 0) {
-      return error;
-    }
+  for (
+      const Condition& only : {
+          // Memory is for data.
+          Condition{SCMP_SYS(mmap), {2, SCMP_CMP_MASKED_EQ, PROT_EXEC, 0}},
+          Condition{SCMP_SYS(mprotect), {2, SCMP_CMP_MASKED_EQ, PROT_EXEC, 0}},
+          // How the C library asks about a file that is open. Sizes and modes of others could be learned by it, no more.
+          Condition{SCMP_SYS(newfstatat), {3, SCMP_CMP_EQ, AT_EMPTY_PATH, 0}},
+          // abort() ends a process by a signal to itself.
+          Condition{SCMP_SYS(tgkill), {0, SCMP_CMP_EQ, static_cast<scmp_datum_t>(getpid()), 0}},
+      }) {
+    const int error =
+        seccomp_rule_add_array(filter.get(), SCMP_ACT_ALLOW, only.call, 1, &only.argument);
+    if (error != 0 && error != -EDOM) return error;
   }
-  // abort() ends a process by a signal to itself.
-  const scmp_arg_cmp itself{0, SCMP_CMP_EQ, static_cast<scmp_datum_t>(getpid()), 0};
-  return seccomp_rule_add_array(filter.get(), SCMP_ACT_ALLOW, SCMP_SYS(tgkill), 1, &itself);
+  return 0;
 }
 
 }  // namespace
