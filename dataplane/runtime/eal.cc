@@ -72,6 +72,7 @@ Result<std::unique_ptr<Eal>> Eal::start(const EalOptions& options) {
   }
   const uint64_t megabytes = kBaseMegabytes + options.ports.size() * kDpdkPortMegabytes;
   const auto huge = TRY(choose_huge_pages(look_for_huge_pages(), megabytes << 20, card));
+  if (!huge) TRY(check_ordinary_memory(memory_left(), megabytes << 20));
 
   unsigned lcores = kWorkerLcore + 1;
   for (const EalPort& port : options.ports) lcores += port.cores - 1;

@@ -61,4 +61,11 @@ Result<bool> choose_huge_pages(const HugePageState& state, uint64_t bytes,
               std::to_string(bytes / kMegabyte) + "`");
 }
 
+Result<void> check_ordinary_memory(const MemoryLeft& left, uint64_t bytes) {
+  if (left.bytes >= bytes) return {};
+  return fail("buffers of the ports need " + std::to_string(bytes / kMegabyte) +
+              " MB of memory, and " + left.of + " has " + std::to_string(left.bytes / kMegabyte) +
+              " MB left");
+}
+
 }  // namespace understudy

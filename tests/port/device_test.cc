@@ -186,5 +186,15 @@ TEST(HugePages, CardsNeedThem) {
   EXPECT_TRUE(contains(few.error().text, "but 2 MB are free; reserve")) << few.error().text;
 }
 
+TEST(OrdinaryMemory, MustBeThere) {
+  constexpr uint64_t kMegabyte = uint64_t{1} << 20, kNeed = 112 * kMegabyte;
+  EXPECT_TRUE(check_ordinary_memory({kNeed}, kNeed));
+  const auto little = check_ordinary_memory({64 * kMegabyte, "the control group /job"}, kNeed);
+  ASSERT_FALSE(little);
+  EXPECT_EQ(
+      little.error().text,
+      "buffers of the ports need 112 MB of memory, and the control group /job has 64 MB left");
+}
+
 }  // namespace
 }  // namespace understudy

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "ctrl/config/config.h"
+#include "dataplane/base/memory_left.h"
 #include "dataplane/base/result.h"
 
 namespace understudy {
@@ -13,11 +14,7 @@ namespace understudy {
 /// operation's, for each such rank.
 uint64_t bytes_of_results(const Config& config);
 
-/// Bytes that this process may still take: what the machine has available, its control group's and
-/// its own limit, whichever is least.
-uint64_t bytes_available();
-
-/// Error: the results need more than `available`; with the file and the line of the largest job.
-Result<void> check_memory(const Config& config, uint64_t available = bytes_available());
+/// Error: the results need more than is left, and of what; with the file and the line of the largest job.
+Result<void> check_memory(const Config& config, const MemoryLeft& left = memory_left());
 
 }  // namespace understudy

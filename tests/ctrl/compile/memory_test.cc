@@ -21,8 +21,8 @@ TEST(Memory, ResultsOfReferenceNodesAreAsLongAsOperations) {
 
 TEST(Memory, WhatDoesNotFitIsNamedWithItsLine) {
   const Config config = exact("\"64GiB\"");
-  EXPECT_TRUE(check_memory(config, 64 * kGiB));
-  const auto fits = check_memory(config, 2 * kGiB);
+  EXPECT_TRUE(check_memory(config, {64 * kGiB}));
+  const auto fits = check_memory(config, {2 * kGiB});
   ASSERT_FALSE(fits);
   EXPECT_EQ(fits.error().text,
             config.path + ":" + std::to_string(config.jobs[0].line) +
@@ -30,9 +30,17 @@ TEST(Memory, WhatDoesNotFitIsNamedWithItsLine) {
                 "this machine has 2.0 GiB left: take smaller sizes, or payload = \"synthetic\"");
 }
 
+TEST(Memory, WhoseLimitItIsIsSaid) {
+  const auto fits = check_memory(exact("\"64GiB\""), {kGiB, "the control group /job"});
+  ASSERT_FALSE(fits);
+  EXPECT_NE(fits.error().text.find(
+                "need 64.0 GiB of memory, and the control group /job has 1.0 GiB left"),
+            std::string::npos);
+}
+
 TEST(Memory, AMachineHasSome) {
-  EXPECT_GT(bytes_available(), 0u);
-  EXPECT_LT(bytes_available(), uint64_t{1} << 60);
+  EXPECT_GT(memory_left().bytes, 0u);
+  EXPECT_LT(memory_left().bytes, uint64_t{1} << 60);
 }
 
 }  // namespace
