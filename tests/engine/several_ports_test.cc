@@ -117,5 +117,34 @@ TEST_F(SeveralPorts, EachNodeIsAskedForByItself) {
   EXPECT_EQ(sinks[1].sent.size(), 1u) << "though the other one was just asked for";
 }
 
+// A node may say of its own address only where it is.
+TEST_F(SeveralPorts, NobodySpeaksInTheNameOfANodeAtAnotherPort) {
+  make([](NodeNic&) {});
+  auto claim = arp_request(node_ip(kFirst), node_ip(kEmulated));
+  const MacAddress third{{2, 0, 0, 0, 0, 0x66}};
+  for (const MacAddress& mac : {node_mac(kSecond), third}) {
+    std::copy_n(mac.bytes.begin(), 6, claim.begin() + 6);
+    receive(1, claim);
+  }
+  RoceAddressing a;
+  a.src_mac = third;
+  a.dst_mac = node_mac(kEmulated);
+  a.src = node_ip(kFirst);
+  a.dst = node_ip(kEmulated);
+  RoceFields mad;
+  mad.opcode = Opcode::kUdSendOnly;
+  mad.dest_qpn = mad.src_qpn = kGsiQpn;
+  mad.qkey = kGsiQkey;
+  receive(1, roce_frame(a, mad, std::vector<uint8_t>(256)));
+  EXPECT_EQ(shard->counters(1).drops[static_cast<size_t>(Drop::kWrongAddress)], 1u);
+  give(tcp_frame(kEmulated, kFirst));
+  ASSERT_FALSE(sinks[0].sent.empty());
+  EXPECT_EQ(Parsed(sinks[0].sent.back().bytes).view.dst_mac, node_mac(kFirst));
+  // Where it is it may have another MAC than before.
+  receive(0, claim);
+  give(tcp_frame(kEmulated, kFirst));
+  EXPECT_EQ(Parsed(sinks[0].sent.back().bytes).view.dst_mac, third);
+}
+
 }  // namespace
 }  // namespace understudy

@@ -24,7 +24,7 @@ Datagrams::Datagrams(ShardState& state, InboundPackets& inbound, FaultPath& faul
 /// Datagrams are taken from any queue pair of any real node.
 bool Datagrams::is_from_real_node(const FrameView& view, const NodeNic* to) const {
   const NodeNic* from = config_.nodes.find(view.src);
-  return to != nullptr && !to->real && from != nullptr && from->real;
+  return to != nullptr && !to->real && from != nullptr && from->real && ports_.is_here(*from);
 }
 
 void Datagrams::receive_gsi(const FrameView& view, const RoceView& roce, Time now) {

@@ -43,7 +43,7 @@ uint32_t RealPorts::nic_toward(const IpAddress& to, uint32_t node) const {
 
 void RealPorts::set_mac(const IpAddress& from, const MacAddress& mac) {
   NodeNic* nic = nodes_.find(from);
-  if (nic == nullptr || !nic->real) return;
+  if (nic == nullptr || !nic->real || !is_here(*nic)) return;
   nic->mac = mac;
   nic->mac_known = true;
 }

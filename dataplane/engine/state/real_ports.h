@@ -64,7 +64,13 @@ class RealPorts {
     if (!tci) return view.vlans != 0 && view.vlan[0].vid() != 0;  // VID 0 is a priority tag only
     return view.vlans == 0 || view.vlan[0].vid() != (*tci & 0xfff);
   }
-  /// A frame came in here from this MAC: it is the real NIC's that has the address `from`.
+  /// Whether a real NIC's address may be in what comes in here: nobody speaks in the name of one at
+  /// another port.
+  bool is_here(const NodeNic& real) const {
+    return ports_.size() == 1 || nodes_.position(real) == here().nic;
+  }
+  /// A frame came in here from this MAC: it is the real NIC's that has the address `from`, if that
+  /// one is here.
   void learn_mac(const IpAddress& from, const MacAddress& mac) {
     const NodeNic& real = nodes_.nics()[here().nic];
     if ((mac != real.mac || !real.mac_known) && !mac.is_multicast()) set_mac(from, mac);
