@@ -34,7 +34,9 @@ using Rates = std::map<std::pair<NodeId, bool>, uint64_t>;
 
 class Ports {
  public:
-  Ports() : shard_(near_config()), far_(far_config()) {
+  /// `rate`: of the emulated nodes' links. Those of 10 Gbit/s have room for victims and flood.
+  explicit Ports(Rate rate = Rate::bits_per_second(10'000'000'000))
+      : shard_(near_config(rate)), far_(far_config()) {
     rkey_of_good_ = far_.add_region(kGood, 1 << 30);
     for (const NodeId node : {kFlooded, kOther}) {
       Command c;
@@ -119,9 +121,9 @@ class Ports {
     bool inward;
   };
 
-  static ShardConfig near_config() {
-    // The good peer's own link is the narrowest for it; all others have room for it and the flood.
-    ShardConfig config = rig_config(Rate::bits_per_second(10'000'000'000), Duration::us(2), 4);
+  static ShardConfig near_config(Rate rate) {
+    ShardConfig config = rig_config(rate, Duration::us(2), 4);
+    config.rates[kFlooder] = Rate::bits_per_second(10'000'000'000);
     config.rates[kGood] = Rate::bits_per_second(1'000'000'000);
     NodeTable nodes;
     for (NodeNic nic : config.nodes.nics()) {
@@ -516,6 +518,35 @@ TEST_P(Flood, LeavesOthersTheirRate) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(Kinds, Flood, testing::Range(size_t{0}, kKinds.size()));
+
+// Right packets in such numbers are traffic like any other: on a link that they fill there is little left for others, as on a wire. Other
+// links do not notice.
+TEST(FloodThatFillsALink, OtherNodesKeepTheirRate) {
+  const Rate rate = Rate::bits_per_second(1'000'000'000);
+  Ports quiet(rate), ports(rate);
+  RoceFields f = write_request();
+  f.rkey = ports.rkey();
+  const Frames frames = to_own(ports, f, 256);  // 2.1 Gbit/s
+  quiet.run(kWarmUp, {});
+  ports.run(kWarmUp, frames);
+  const Rates alone = quiet.measure({}), flooded = ports.measure(frames);
+  const auto share = [&](NodeId node) {
+    uint64_t least = 1000;
+    for (const bool inward : {false, true}) {
+      least = std::min(least, flooded.at({node, inward}) * 1000 / alone.at({node, inward}));
+    }
+    return least;
+  };
+  EXPECT_GE(share(kOther), 900u);
+  EXPECT_LT(share(kFlooded), 500u) << "it was to fill that node's link";
+  EXPECT_EQ(ports.lost(), 0u);
+  if (table()) {
+    std::printf(
+        "a flood of 2.1 Gbit/s of right requests to a node with 1 Gbit/s: others keep %.1f %% with "
+        "that node, %.1f %% with the other\n",
+        static_cast<double>(share(kFlooded)) / 10, static_cast<double>(share(kOther)) / 10);
+  }
+}
 
 }  // namespace
 }  // namespace understudy

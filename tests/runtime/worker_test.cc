@@ -1,11 +1,39 @@
 // The packet thread's loop, with a toy port and a toy shard, on the test's own thread.
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <ctime>
 #include <string>
 #include <vector>
 
 #include "dataplane/runtime/worker.h"
+
+namespace understudy {
+namespace {
+
+/// What clocks say in this program while `set`: time of this machine's does not matter then.
+struct FakeClocks {
+  bool set = false;
+  int64_t monotonic_ns = 0, calendar_ns = 0;
+  int64_t ns_a_read = 0;           ///< monotonic time goes on by that
+  int64_t calendar_ns_a_read = 0;  ///< steps of the calendar
+} fake;
+
+}  // namespace
+}  // namespace understudy
+
+extern "C" int clock_gettime(clockid_t clock, timespec* t) noexcept {
+  using understudy::fake;
+  if (!fake.set) return static_cast<int>(syscall(SYS_clock_gettime, clock, t));
+  constexpr int64_t kNsPerSecond = 1'000'000'000;
+  fake.monotonic_ns += fake.ns_a_read;
+  fake.calendar_ns += fake.calendar_ns_a_read;
+  const int64_t ns = clock == CLOCK_REALTIME ? fake.calendar_ns : fake.monotonic_ns;
+  t->tv_sec = ns / kNsPerSecond;
+  t->tv_nsec = ns % kNsPerSecond;
+  return 0;
+}
 
 namespace understudy {
 namespace {
@@ -186,6 +214,83 @@ TEST(Worker, NapsOnlyWhereTheSettingSaysSoAndNothingIsNear) {
   Toy spinning({IdlePolicy::kSpin, Duration::ms(1)});
   spinning.worker.run();
   EXPECT_EQ(spinning.worker.stats().naps, 0U);
+}
+
+constexpr int64_t kMsInNs = 1'000'000;
+
+/// From construction to the end of a test.
+struct WithFakeClocks {
+  explicit WithFakeClocks(const FakeClocks& clocks) {
+    fake = clocks;
+    fake.set = true;
+  }
+  ~WithFakeClocks() { fake = {}; }
+};
+
+TEST(Clock, StepsOfTheCalendarChangeNoTimeOfARun) {
+  constexpr int64_t kHour = 3'600'000 * kMsInNs, kBegin = 500'000 * kHour;
+  for (const int64_t step : {kHour, -kHour, kMsInNs, -kMsInNs}) {
+    const WithFakeClocks clocks({true, 7 * kMsInNs, kBegin, 1000, step});
+    const Clock clock;
+    const CaptureEpoch epoch = clock.epoch();
+    Time last = clock.now();
+    for (int i = 0; i < 100; ++i) {
+      fake.calendar_ns += step;
+      const Time now = clock.now();
+      EXPECT_EQ(now - last, Duration::us(1));
+      last = now;
+    }
+    EXPECT_EQ(clock.epoch().seconds, epoch.seconds);
+    EXPECT_EQ(clock.epoch().ps, epoch.ps);
+  }
+}
+
+TEST(Worker, StepsOfTheCalendarAreNoGaps) {
+  const WithFakeClocks clocks({true, 0, int64_t{1} << 60, 1000, -3'600'000 * kMsInNs});
+  ToyPort port;
+  ToyShard shard;
+  shard.turns = 1000;
+  const Clock clock;
+  Worker worker(clock, {IdlePolicy::kSpin, Duration::ms(1)}, {{{&port}, &shard}});
+  shard.worker = &worker;
+  worker.run();
+  EXPECT_EQ(worker.stats().gaps, 0u);
+  EXPECT_LT(worker.stats().longest.length, Duration::ms(1));
+}
+
+/// A control group that may use 80 ms of each 100 (cpu.max), or a hypervisor that gives no more.
+class ThrottledShard : public ToyShard {
+ public:
+  void poll(Time now, std::span<TxSink* const> sinks) override {
+    if (fake.monotonic_ns >= next_stop_ns) {
+      fake.monotonic_ns += 20 * kMsInNs;
+      next_stop_ns += 100 * kMsInNs;
+      if (++stops > kStops) worker->request_stop();  // the last one is no gap between polls
+    }
+    ToyShard::poll(now, sinks);
+  }
+  static constexpr int kStops = 10;
+  int64_t next_stop_ns = 80 * kMsInNs;
+  int stops = 0;
+};
+
+TEST(Worker, AThrottledCoreIsWrittenDownPeriodByPeriod) {
+  const WithFakeClocks clocks({true, 0, 0, 10'000, 0});
+  ToyPort port;
+  ThrottledShard shard;
+  shard.turns = -1;
+  const Clock clock;
+  Worker worker(clock, {IdlePolicy::kSpin, Duration::ms(1)}, {{{&port}, &shard}});
+  shard.worker = &worker;
+  worker.run();
+  const auto gaps = worker.stats().gap_list();
+  ASSERT_EQ(gaps.size(), size_t{ThrottledShard::kStops});
+  EXPECT_EQ(worker.stats().gaps, size_t{ThrottledShard::kStops});
+  for (size_t i = 0; i < gaps.size(); ++i) {
+    EXPECT_GE(gaps[i].length, Duration::ms(20));
+    EXPECT_LT(gaps[i].length, Duration::ms(21));
+    if (i != 0) EXPECT_LT(gaps[i].from - gaps[i - 1].from - Duration::ms(100), Duration::ms(1));
+  }
 }
 
 TEST(WorkerStats, KeepsTheLongestGaps) {
