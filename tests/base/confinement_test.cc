@@ -94,7 +94,8 @@ TEST_F(Confinement, FurtherFilesAreReadOnlyWhereTheyAreNeeded) {
         if (file < 0) return 1;
         if (open("/dev/null", O_WRONLY) != -1 || errno != EPERM) return 2;
         if (open("/dev/null", O_RDWR) != -1 || errno != EPERM) return 3;
-        if (open("/tmp/understudy-none", O_RDONLY | O_CREAT, 0600) != -1 || errno != EPERM) return 4;
+        if (open("/tmp/understudy-none", O_RDONLY | O_CREAT, 0600) != -1 || errno != EPERM)
+          return 4;
         return kGood;
       },
       Further::kFilesToRead);
