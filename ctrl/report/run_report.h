@@ -314,7 +314,8 @@ struct RunReport {
   std::vector<CommandReport> commands;
   std::vector<OutageReport> outages;
   std::vector<DrillReport> drills;
-  std::optional<BreakReport> broken_off;  ///< with drills only: else it is an error of the run
+  /// By flows that have given up with drills only: else that is an error of the run.
+  std::optional<BreakReport> broken_off;
   std::vector<std::string>
       closed;  ///< links, or nodes with theirs, through which nothing comes at the end
   std::vector<JobReport> jobs;

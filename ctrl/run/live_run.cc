@@ -16,6 +16,7 @@
 #include "ctrl/run/emulator.h"
 #include "ctrl/run/held_drills.h"
 #include "ctrl/run/host_bridge.h"
+#include "ctrl/run/interface_watch.h"
 #include "ctrl/run/run_sampler.h"
 #include "ctrl/run/start_report.h"
 #include "ctrl/shards/collect.h"
@@ -31,6 +32,7 @@ constexpr int kPollMs = 1;
 constexpr long kNapNs = 50'000;
 constexpr Duration kStatusEvery = Duration::s(2);
 constexpr Duration kSearchEvery = Duration::s(1);
+constexpr Duration kInterfacesEvery = Duration::ms(200);
 /// Looks at flows that have given up, before these end the run.
 constexpr unsigned kLooksHeldUp = 3;
 /// A live command takes effect so much later: the packet loop has it by then, though this thread
@@ -63,6 +65,7 @@ class LiveRun {
   bool over() const;
   void look_for_deadlock();
   void look_at_flows();
+  void look_at_interfaces();
   /// One turn of control's loop, which waits for sockets as long as kPollMs, or a short while.
   void turn();
   void hang_up();
@@ -82,6 +85,9 @@ class LiveRun {
   Time next_look_;
   FlowsLook flows_;
   unsigned held_up_ = 0;  ///< looks that have found a flow that has given up
+  std::optional<InterfaceWatch> interfaces_;
+  Time next_interfaces_;
+  std::string gone_;  ///< which network interface is
   std::unique_ptr<Live> live_;
   std::unique_ptr<HostBridge> bridge_;
   std::unique_ptr<EmulatedSide> side_;
@@ -147,6 +153,7 @@ Result<void> LiveRun::open_devices() {
   }
   auto opened = Live::open(live);
   if (!opened) return tl::unexpected(opened.error());
+  interfaces_.emplace(config_);
   if (const std::string doubt = doubt_about(live); !doubt.empty()) say(doubt);
   live_ = std::move(*opened);
   return {};
@@ -187,7 +194,17 @@ std::string LiveRun::command(const std::string& text) {
 
 bool LiveRun::over() const {
   if (options_.duration && live_->now() - Time::zero() >= *options_.duration) return true;
-  return side_->work_done() || deadlocked_ || held_up_ >= kLooksHeldUp;
+  return side_->work_done() || deadlocked_ || held_up_ >= kLooksHeldUp || !gone_.empty();
+}
+
+/// Nothing comes or goes there any more, and its socket never sees another interface of that name.
+void LiveRun::look_at_interfaces() {
+  if (!gone_.empty() || live_->now() < next_interfaces_) return;
+  next_interfaces_ = live_->now() + kInterfacesEvery;
+  gone_ = interfaces_->gone();
+  if (gone_.empty()) return;
+  say(gone_);
+  if (!side_->work_done()) report_.broken_off = BreakReport{live_->now(), gone_};
 }
 
 /// Nobody sees it end by itself: retries may go on for ever, and real nodes wait.
@@ -240,7 +257,8 @@ Result<void> LiveRun::run() {
     }
     if (!last) look_for_deadlock();
     if (!last) look_at_flows();
-    if (!last && over()) last = live_->now() + options_.linger;
+    look_at_interfaces();
+    if (!last && over()) last = live_->now() + (gone_.empty() ? options_.linger : Duration());
   }
   hang_up();
   return {};

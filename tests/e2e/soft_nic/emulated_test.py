@@ -75,6 +75,19 @@ class WithAnEmulatedNode(OnCable):
                 self.output(0, program, "-c", "UC", "-F", "-x", "0", "-n", "50", "-s", "1024", "-p", port, self.NODE)
         self.assert_all_served(3 + 3 * len(programs) + 1 + len(unreliable))  # -R has a connection for its own exchange, too
 
+    def test_a_network_interface_that_goes_away_ends_the_run(self):
+        self.start((stage.ROOT / "configs/perftest.toml").read_text())
+        self.assertIn("100 iters in", self.output(0, "ibv_rc_pingpong", "-g", "0", "-n", "100", self.NODE))
+        self.cable.ip("-n", self.cable.ends[0], "link", "del", "soft0")  # the other end of a veth goes with it
+        self.assertEqual(self.emulator.wait(60), stage.NOT_FAITHFUL)
+        reason = "port of gpu: its network interface soft0 is gone"
+        self.assertIn(reason, self.emulator.log.read_text())
+        report = self.emulator.report()
+        self.assertEqual((report["verdict"]["faithful"], report["broken_off"]["text"]), (False, reason))
+        self.assertIn(reason, report["verdict"]["reasons"])
+        self.assertEqual([service["error"] for service in report["services"]], [None])
+        self.assert_holds()
+
     def test_clients_that_use_rdma_cm(self):
         self.start((stage.ROOT / "configs/rdma_cm.toml").read_text())
         self.assertEqual(self.output(0, "rping", "-c", "-a", self.NODE, "-C", "3", "-v").count("ping data: rdma-ping-"), 3)
