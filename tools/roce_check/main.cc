@@ -59,7 +59,7 @@ void give_up_capabilities(uint64_t kept) {
 }
 
 /// All that it needs is open.
-void confine(understudy::Further further) {
+void take_no_more(understudy::Further further) {
   if (const auto why = understudy::confine(further); !why.empty()) {
     std::cerr << "roce-check: goes on without a filter of system calls: " << why << '\n';
   }
@@ -157,7 +157,7 @@ int run_live(const Arguments& arguments) {
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
   if (options.say) options.say(times_count_from(arguments.interface, **capture));
-  confine(understudy::Further::kPackets);
+  take_no_more(understudy::Further::kPackets);
   const auto watched = understudy::watch(**capture, arguments.options, options);
   if (watched.broken) {
     std::cerr << "roce-check: " << *watched.broken << "; what came before is judged\n";
@@ -210,8 +210,8 @@ int run_files(Arguments arguments) {
   }
   const auto sources = open_captures(arguments);
   if (!sources) return refuse(sources.error().text);
-  confine(arguments.consecutive ? understudy::Further::kFilesToRead
-                                : understudy::Further::kNothing);
+  take_no_more(arguments.consecutive ? understudy::Further::kFilesToRead
+                                     : understudy::Further::kNothing);
   std::vector<understudy::Analysis> analyses;
   for (const auto& source : *sources) {
     auto analysis = understudy::analyse(*source, arguments.options);

@@ -19,7 +19,7 @@ constexpr int kHoldMs = 20;   // the kernel hands over a block that is not full 
 constexpr int kBatch = 4096;  // frames at once; in between the clock is looked at
 constexpr int64_t kMillisecond = 1'000'000'000;
 constexpr Duration kLongestRest = Duration::s(5);
-constexpr Duration kSilence = Duration::ms(5 * kHoldMs);
+constexpr Duration kSilence = Duration::ms(int64_t{5} * kHoldMs);
 
 Duration clock_time(clockid_t which) {
   timespec now{};

@@ -12,7 +12,7 @@
 namespace understudy {
 
 /// Times of a capture are less than 46 days apart.
-constexpr Duration kLongestWatch = Duration::s(40 * 24 * 3600);
+constexpr Duration kLongestWatch = Duration::s(int64_t{40} * 24 * 3600);
 
 struct WatchOptions {
   Duration interval = Duration::s(1);  ///< from line to line

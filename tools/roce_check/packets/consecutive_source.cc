@@ -115,6 +115,7 @@ class ConsecutiveSource final : public CaptureSource {
 
 Result<std::unique_ptr<CaptureSource>> open_consecutive(const std::vector<std::string>& paths) {
   std::vector<Part> parts;
+  parts.reserve(paths.size());
   for (const std::string& path : paths) parts.push_back(TRY(look_at(path)));
   // One that has no frames yet, as a program that has just begun it leaves it, stands at the end.
   std::ranges::stable_sort(

@@ -294,9 +294,12 @@ void RequestStream::compare_retired(const PacketRecord& p, int64_t psn, uint32_t
 
 /// Renews the running count of messages from this PSN on.
 void RequestStream::recount(int64_t from) {
-  uint64_t count = from > base_ ? slot(from - 1)->messages : retired_messages_;
+  const auto at = [this](int64_t psn) -> Slot& {
+    return window_[static_cast<size_t>(psn - base_)];
+  };
+  uint64_t count = from > base_ ? at(from - 1).messages : retired_messages_;
   for (int64_t psn = from; psn < next_; ++psn) {
-    Slot& s = *slot(psn);
+    Slot& s = at(psn);
     const OpcodeInfo& info = opcode_info(s.opcode);
     const bool read = s.known && info.kind == OpKind::kReadRequest;
     count += s.known && (read ? s.read_first : info.end) ? 1 : 0;
