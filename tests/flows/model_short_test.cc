@@ -14,7 +14,7 @@ namespace {
 /// 1,000 bytes take a microsecond.
 class Heard : public FlowListener {
  public:
-  explicit Heard(Rig& rig) : rig_(rig) {
+  explicit Heard(FlowRig& rig) : rig_(rig) {
     rig_.frames.payload = 1'000;
     rig_.frames.ack_bytes = 100;
     rig_.run();  // for its senders
@@ -39,13 +39,13 @@ class Heard : public FlowListener {
   void on_wake(uint32_t, Time) override {}
 
  private:
-  Rig& rig_;
+  FlowRig& rig_;
   std::map<uint32_t, Time> at_;
   std::map<uint32_t, uint32_t> then_;
 };
 
 TEST(ShortFlows, SinglePacketsLeaveANicOneByOne) {
-  Rig rig;
+  FlowRig rig;
   rig.star(4, gbps(8));
   for (VertexId to = 2; to <= 4; ++to) rig.flow(1, to, 1'000);
   Heard heard(rig);
@@ -55,7 +55,7 @@ TEST(ShortFlows, SinglePacketsLeaveANicOneByOne) {
 }
 
 TEST(ShortFlows, LastPacketsOfLongerOnesComeOneInFrontOfTheOther) {
-  Rig rig;
+  FlowRig rig;
   rig.star(4, gbps(8));
   for (VertexId to = 2; to <= 4; ++to) rig.flow(1, to, 10'000);
   Heard heard(rig);
@@ -67,7 +67,7 @@ TEST(ShortFlows, LastPacketsOfLongerOnesComeOneInFrontOfTheOther) {
 
 TEST(ShortFlows, ManyToOneComeOneByOne) {
   constexpr uint32_t kSenders = 40;
-  Rig rig;
+  FlowRig rig;
   rig.star(kSenders + 1, gbps(8));
   for (VertexId from = 2; from < 2 + kSenders; ++from) rig.flow(from, 1, 1'000);
   Heard heard(rig);
@@ -81,7 +81,7 @@ TEST(ShortFlows, ManyToOneComeOneByOne) {
 }
 
 TEST(ShortFlows, AnAnswerGoesFirst) {
-  Rig rig;
+  FlowRig rig;
   rig.star(2, gbps(8));
   rig.flow(1, 2, 1'000);
   rig.flow(2, 1, 5'000);
@@ -94,7 +94,7 @@ TEST(ShortFlows, AnAnswerGoesFirst) {
 }
 
 TEST(ShortFlows, APacketOfALongerFlowIsWaitedForAtEachLinkAndNoMore) {
-  Rig rig;
+  FlowRig rig;
   rig.star(4, gbps(8));
   rig.flow(1, 2, 10'000);
   rig.flow(3, 2, 100);
@@ -116,7 +116,7 @@ TEST(ShortFlows, APacketOfALongerFlowIsWaitedForAtEachLinkAndNoMore) {
 }
 
 TEST(ShortFlows, WhatALinkHasLetInBetweenLeavesItsNicLater) {
-  Rig rig;
+  FlowRig rig;
   rig.star(3, gbps(8));
   rig.flow(1, 2, 10'000);
   rig.flow(1, 3, 500);
@@ -129,7 +129,7 @@ TEST(ShortFlows, WhatALinkHasLetInBetweenLeavesItsNicLater) {
 }
 
 TEST(ShortFlows, AWayThatIsClosedHoldsThem) {
-  Rig rig;
+  FlowRig rig;
   rig.star(2, gbps(8));
   rig.flow(1, 2, 1'000);
   Heard heard(rig);
@@ -144,7 +144,7 @@ TEST(ShortFlows, AWayThatIsClosedHoldsThem) {
 /// NICs and switches of which routing leaves out links that are down half a microsecond later.
 class Rerouted : public FlowListener {
  public:
-  explicit Rerouted(Rig& rig) : rig_(rig) {
+  explicit Rerouted(FlowRig& rig) : rig_(rig) {
     rig_.frames.payload = 1'000;
     Routes routes(rig_.graph, RouteChoice::kEcmp, 1);
     for (uint32_t i = 0; i < rig_.flows.size(); ++i) {
@@ -172,14 +172,14 @@ class Rerouted : public FlowListener {
   void on_wake(uint32_t, Time) override {}
 
  private:
-  Rig& rig_;
+  FlowRig& rig_;
   std::map<uint32_t, double> at_;
 };
 
 Time at_ns(int64_t ns) { return Time::zero() + Duration::ns(ns); }
 
 TEST(ShortFlows, APacketWhoseWayBecomesShorterComesIn) {
-  Rig rig;
+  FlowRig rig;
   std::vector<VertexId> s;
   for (int i = 0; i < 4; ++i) s.push_back(rig.add(VertexKind::kSwitch));
   const VertexId from = rig.add(VertexKind::kNic), to = rig.add(VertexKind::kNic);
@@ -206,7 +206,7 @@ TEST(ShortFlows, APacketWhoseWayBecomesShorterComesIn) {
 }
 
 TEST(ShortFlows, AFlowThatHasMovedIsNotWaitedForOnItsOldWay) {
-  Rig rig;
+  FlowRig rig;
   std::vector<VertexId> s;
   for (int i = 0; i < 4; ++i) s.push_back(rig.add(VertexKind::kSwitch));
   std::vector<VertexId> nics;

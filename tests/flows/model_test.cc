@@ -16,7 +16,7 @@ namespace {
 Time at_us(int64_t us) { return Time::zero() + Duration::us(us); }
 
 TEST(FabricFlowModel, OneFlowTakesItsBytesAndItsPath) {
-  Rig rig;
+  FlowRig rig;
   rig.star(2, gbps(8));
   rig.flow(1, 2, 1'000'000, Duration::us(5));
   const FlowTimes t = rig.run()[0];
@@ -29,7 +29,7 @@ TEST(FabricFlowModel, HeadersCountOnLinks) {
   frames.payload = 1000;
   frames.overhead = 60;
   frames.gap = 20;
-  Rig rig(frames);
+  FlowRig rig(frames);
   rig.star(2, gbps(8));
   rig.flow(1, 2, 2'001);
   EXPECT_EQ(rig.run()[0].received, Time::zero() + Duration::ns(2'001 + 3 * 80) + Duration::us(2));
@@ -38,7 +38,7 @@ TEST(FabricFlowModel, HeadersCountOnLinks) {
 }
 
 TEST(FabricFlowModel, StoreAndForwardTakesAPacketMoreForEachSwitch) {
-  Rig rig;
+  FlowRig rig;
   rig.star(2, gbps(8));
   rig.cut_through = false;
   rig.flow(1, 2, 1'000'000);
@@ -48,14 +48,14 @@ TEST(FabricFlowModel, StoreAndForwardTakesAPacketMoreForEachSwitch) {
 }
 
 TEST(FabricFlowModel, IncastSharesTheReceiversLink) {
-  Rig rig;
+  FlowRig rig;
   rig.star(5, gbps(8));
   for (VertexId from = 2; from <= 5; ++from) rig.flow(from, 1, 1'000'000);
   for (const FlowTimes& t : rig.run()) EXPECT_EQ(t.received, at_us(4000 + 2));
 }
 
 TEST(FabricFlowModel, ALaterFlowTakesHalf) {
-  Rig rig;
+  FlowRig rig;
   rig.star(3, gbps(8));
   rig.flow(1, 3, 1'000'000);
   rig.flow(2, 3, 200'000, Duration::us(400));
@@ -65,7 +65,7 @@ TEST(FabricFlowModel, ALaterFlowTakesHalf) {
 }
 
 TEST(FabricFlowModel, AChangeThatComesByHandIsAsOneThatWasKnown) {
-  Rig rig;
+  FlowRig rig;
   rig.star(3, gbps(8));
   rig.flow(1, 3, 1'000'000);
   rig.flow(2, 3, 200'000, Duration::us(400));
@@ -107,7 +107,7 @@ struct Heard final : FlowListener {
 TEST(FabricFlowModel, HeldFlowsStartWhenTheyAreReleasedAndAreHeardOf) {
   FlowSettings frames = bare();
   frames.ack_bytes = 100;
-  Rig rig(frames);
+  FlowRig rig(frames);
   rig.star(3, gbps(8));
   rig.flow(1, 2, 1'000).last_header = 24;
   rig.flow(2, 1, 0).first_header = 16;  // a packet without payload
@@ -141,7 +141,7 @@ TEST(FabricFlowModel, HeldFlowsStartWhenTheyAreReleasedAndAreHeardOf) {
 }
 
 TEST(FabricFlowModel, APlannedChangeIsAsOneThatWasKnown) {
-  Rig rig;
+  FlowRig rig;
   rig.star(3, gbps(8));
   rig.flow(1, 3, 1'000'000);
   rig.flow(2, 3, 200'000, Duration::us(400));
@@ -160,7 +160,7 @@ TEST(FabricFlowModel, APlannedChangeIsAsOneThatWasKnown) {
 }
 
 TEST(FabricFlowModel, FlowsWaitForOthersToComeIn) {
-  Rig rig;
+  FlowRig rig;
   rig.star(4, gbps(8));
   rig.flow(1, 2, 100'000);
   rig.flow(1, 3, 100'000);                              // both at 4 Gbit/s: 202 us
@@ -174,7 +174,7 @@ TEST(FabricFlowModel, FlowsWaitForOthersToComeIn) {
 }
 
 TEST(FabricFlowModel, AConnectionsFlowsLeaveOneAfterAnother) {
-  Rig rig;
+  FlowRig rig;
   rig.star(2, gbps(8));
   for (int i = 0; i < 3; ++i) rig.flow(1, 2, 100'000, Duration::us(10 * i)).connection = 0;
   rig.flow(1, 2, 100'000, Duration::us(1000)).connection = 0;
@@ -187,7 +187,7 @@ TEST(FabricFlowModel, AConnectionsFlowsLeaveOneAfterAnother) {
 }
 
 TEST(FabricFlowModel, ALinkThatIsDownStopsItsFlows) {
-  Rig rig;
+  FlowRig rig;
   rig.star(3, gbps(8));
   rig.graph.link(0).down.push_back({at_us(50), at_us(80)});  // 1 to the switch
   rig.flow(1, 3, 100'000);
@@ -200,7 +200,7 @@ TEST(FabricFlowModel, ALinkThatIsDownStopsItsFlows) {
 }
 
 TEST(FabricFlowModel, WhatNeverComesBackNeverEnds) {
-  Rig rig;
+  FlowRig rig;
   rig.star(3, gbps(8));
   rig.graph.link(0).down.push_back({at_us(50), Time::never()});
   rig.flow(1, 3, 100'000);
@@ -214,7 +214,7 @@ TEST(FabricFlowModel, WhatNeverComesBackNeverEnds) {
 }
 
 TEST(FabricFlowModel, RatesAndLatenciesChange) {
-  Rig rig;
+  FlowRig rig;
   rig.star(2, gbps(8));
   rig.flow(1, 2, 100'000);
   const auto& times = rig.run({{.at = at_us(50), .link = 0, .rate = gbps(4)},
@@ -223,7 +223,7 @@ TEST(FabricFlowModel, RatesAndLatenciesChange) {
 }
 
 /// A network of leaves and spines with random rates, and flows in it.
-void random_case(Rig& rig, std::mt19937& random) {
+void random_case(FlowRig& rig, std::mt19937& random) {
   const auto below = [&](uint64_t n) { return random() % n; };
   const auto rate = [&] { return gbps(1 + below(4) * below(8)); };
   const auto latency = [&] { return Duration::us(static_cast<int64_t>(below(5))); };
@@ -255,7 +255,7 @@ TEST(FabricFlowModel, LawsOverRandomNetworks) {
   for (uint32_t seed = 1; seed <= 200; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937 random(seed);
-    Rig rig;
+    FlowRig rig;
     random_case(rig, random);
     const std::vector<FlowTimes> times = rig.run();
     ASSERT_EQ(rig.model->finished(), rig.flows.size());
@@ -290,7 +290,7 @@ TEST(FabricFlowModel, LawsOverRandomNetworks) {
     // k times the rates, 1/k of the latencies and starts: 1/k of all times, but for the rounding
     // of each event to a picosecond and of shares to 2^-12 bit/s.
     constexpr int64_t k = 5;
-    Rig scaled;
+    FlowRig scaled;
     scaled.graph = rig.graph;
     scaled.flows = rig.flows;
     for (LinkId link = 0; link < bytes.size(); ++link) {
@@ -310,7 +310,7 @@ TEST(FabricFlowModel, LawsOverRandomNetworks) {
     for (const auto& path : rig.senders.paths) {
       for (const LinkId link : path) most[link] += rig.graph.link(path.front()).rate.bps();
     }
-    Rig wide, wider;
+    FlowRig wide, wider;
     wide.flows = wider.flows = rig.flows;
     wide.graph = wider.graph = rig.graph;
     for (LinkId link = 0; link < bytes.size(); ++link) {

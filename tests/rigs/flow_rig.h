@@ -20,8 +20,8 @@ inline FlowSettings bare() {
   return frames;
 }
 
-struct Rig {
-  explicit Rig(const FlowSettings& settings = bare()) : frames(settings) {}
+struct FlowRig {
+  explicit FlowRig(const FlowSettings& settings = bare()) : frames(settings) {}
 
   VertexId add(VertexKind kind) {
     Vertex vertex{kind, "v", 0, 0, 0};
