@@ -113,6 +113,7 @@ class Endings(stage.Stage):
                          'the program of node "a" ended with status 7', "b: fine")
         self.assertNotIn('the program of node "b"', text)
 
+    @stage.only_in_full
     def test_a_program_that_fails_and_another_that_waits_for_it(self):
         self.ends(kernel("a", "exit 7") + kernel("b", WRITES_LONG), FAILED, "an hour of virtual time", 'node "b" has not ended',
                   'node "a" ended with status 7')
@@ -121,6 +122,7 @@ class Endings(stage.Stage):
     def test_a_kernel_that_is_powered_off(self):
         self.ends(kernel("a", "echo bye; poweroff -f"), FAILED, 'node "a": its kernel ended before its program', "a: bye")
 
+    @stage.only_in_full
     def test_a_kernel_that_is_powered_off_among_two(self):
         """The other one would wait for ever."""
         text = self.ends(kernel("a", "sleep 1; poweroff -f") + kernel("b", "sleep infinity"), FAILED,
@@ -204,6 +206,7 @@ class Endings(stage.Stage):
     def test_terminate(self):
         self.signalled(signal.SIGTERM, "SIGTERM")
 
+    @stage.only_in_full
     def test_a_signal_while_a_program_spins(self):
         run = self.begin(kernel("a", "echo spins; while :; do :; done"))
         while not any("spins" in file.read_text() for file in self.scratch.rglob("output")):  # no look at it is due any more

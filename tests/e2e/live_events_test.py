@@ -24,7 +24,7 @@ TWO_SPINES = TRAFFIC.replace('kind = "single_switch"', """kind = "leaf_spine"
 hosts_per_leaf = 2
 spines = 2
 uplink = { rate = "100Mbit/s", latency = "250us" }
-reconverge = "20ms\"""").replace('to = "w1"', 'to = "w2"').replace("10MB", "25MB")  # 2 s: commands take a while on a busy machine
+reconverge = "20ms\"""").replace('to = "w1"', 'to = "w2"').replace("10MB", "100MB")  # 8 s: commands take a while on a busy machine
 GIVES_UP = """[queues]
 [flows]
 timeout = "50ms"
@@ -44,18 +44,19 @@ class LiveEvents(stage.Stage):
         return done.stdout + done.stderr
 
     def test_traffic_links_and_nodes(self):
-        emulator = self.start(self.network(TRAFFIC), "--control", str(self.folder / "control"))
+        # 4 s: commands take a while on a busy machine.
+        emulator = self.start(self.network(TRAFFIC.replace("10MB", "50MB"), idle="sleep"), "--control", str(self.folder / "control"))
         self.assertIn("only emulated", self.command("node gpu pause", status=2))
         self.assertIn("nothing is called", self.command("link w0 - leaf9 down", status=2))
         self.assertIn("no [[traffic]] has this name", self.command("traffic laod start", status=2))
-        self.command("traffic load start")  # 10 MB take 800 ms
+        self.command("traffic load start")
         time.sleep(0.05)
         self.command("link w1 - switch0 down")
         time.sleep(0.5)
         self.command("link w1 - switch0 up")
         self.command("node w2 pause 1ms")
         self.command("link w2 loss 0.5 rate 50Mbit/s")
-        time.sleep(4)
+        time.sleep(8)
         emulator.stop()
         report = self.valid_report(emulator)
         words = [" ".join(command["text"].split()[:4]) for command in report["commands"]]
@@ -69,7 +70,7 @@ class LiveEvents(stage.Stage):
         self.assertNotIn("closed", report)
 
     def test_routes_leave_out_a_switch_that_is_down(self):
-        emulator = self.start(self.network(TWO_SPINES), "--control", str(self.folder / "control"))
+        emulator = self.start(self.network(TWO_SPINES, idle="sleep"), "--control", str(self.folder / "control"))
         self.assertIn("no switch is called so", self.command("switch leaf9 down", status=2))
         self.assertIn("no class of [queues] has pfc", self.command("node w1 storm", status=2))
         self.command("traffic load start")
@@ -79,7 +80,7 @@ class LiveEvents(stage.Stage):
             time.sleep(0.3)
             self.command(f"switch {spine} up")
         self.command("node w0 nic 0 down 1ms")
-        time.sleep(3)
+        time.sleep(12)
         emulator.stop()
         report = self.valid_report(emulator)
         first, second, port = report["outages"]

@@ -531,7 +531,7 @@ step_cost = "1us"
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout, r"^running for [\d.]+ m?s\n"
                          r"services: 0 clients connected, 0 served\n"
-                         r"clients: 0 of 1 done\n$")
+                         r"clients: 0 of 1 done\nin use: 0 queue pairs, 0 memory regions\n$")
 
     def test_calibrate(self):
         table = QUICKSTART.parent.parent / "tests/data/oracle/measured/vtrain_a100_8gpu_allreduce.csv"
