@@ -44,8 +44,8 @@ class LiveEvents(stage.Stage):
         return done.stdout + done.stderr
 
     def test_traffic_links_and_nodes(self):
-        # 4 s: commands take a while on a busy machine.
-        emulator = self.start(self.network(TRAFFIC.replace("10MB", "50MB"), idle="sleep"), "--control", str(self.folder / "control"))
+        # 1.6 s: commands take a while on a busy machine.
+        emulator = self.start(self.network(TRAFFIC.replace("10MB", "20MB"), idle="sleep"), "--control", str(self.folder / "control"))
         self.assertIn("only emulated", self.command("node gpu pause", status=2))
         self.assertIn("nothing is called", self.command("link w0 - leaf9 down", status=2))
         self.assertIn("no [[traffic]] has this name", self.command("traffic laod start", status=2))
@@ -56,7 +56,7 @@ class LiveEvents(stage.Stage):
         self.command("link w1 - switch0 up")
         self.command("node w2 pause 1ms")
         self.command("link w2 loss 0.5 rate 50Mbit/s")
-        time.sleep(8)
+        time.sleep(10)
         emulator.stop()
         report = self.valid_report(emulator)
         words = [" ".join(command["text"].split()[:4]) for command in report["commands"]]
