@@ -3,7 +3,6 @@
 #ifdef UNDERSTUDY_SECCOMP
 #include <fcntl.h>
 #include <seccomp.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -75,7 +75,8 @@ std::vector<MemoryLeft> of_all_groups(const MemoryFiles& files) {
     const size_t controllers = line.find(':') + 1;
     const size_t group = line.find(":/", controllers);
     if (controllers == 0 || group == std::string::npos) continue;
-    const std::string names = "," + line.substr(controllers, group - controllers) + ",";
+    std::string names = ",";
+    names.append(line, controllers, group - controllers).append(",");
     const std::string path = line.substr(group + 1);
     if (names == ",,") {
       // Beside groups of version 1 it has a folder of its own.

@@ -32,7 +32,8 @@ class CommandExecutor {
   CommandQueue& queue() { return queue_; }
   bool has_new() const { return !queue_.commands.empty(); }
   /// Sets an event for each command that has come: one for its time, or, for all whose time is no
-  /// later than the last turn's, one for now, behind what was due before. Once in each turn.
+  /// later than the last turn's, one for now, behind what was due before. Once in each turn. What
+  /// has a time of its own may so come before others that were sent sooner: it builds on none.
   void take_new(Time now);
   /// The event kCommand: the effective time of one has come.
   void on_effective(uint32_t slot, Time now);
