@@ -48,7 +48,7 @@ void CommandExecutor::on_effective(uint32_t slot, Time now) {
 void CommandExecutor::on_new(uint32_t count, Time now) {
   for (; count > 0; --count) {
     Command command;
-    queue_.commands.pop(command);
+    if (!queue_.commands.pop(command)) return;
     if (command.effective > in_time_) continue;
     queue_.replies.push({command.sequence, execute(command, now), now});
   }

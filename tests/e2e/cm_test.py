@@ -53,8 +53,8 @@ class RdmaCm(Clients):
                          (1 + CONNECTIONS) * [(7471, "ucmatose", stage.NODE_ADDRESS, None)])
         self.assert_holds(self.emulator.capture, "--config", str(self.config))
 
-    # rules: A9.4
     @stage.only_in_full
+    # rules: A9.4
     def test_rping_verifies_what_comes_back(self):
         for options, pings in (("-C 5 -S 64", 5), ("-C 3 -S 60000", 3)):
             output = self.node.output(f"rping -c -a {stage.NEXT} -v -V {options}")
@@ -65,8 +65,8 @@ class RdmaCm(Clients):
         self.assertEqual([(s["port"], s["kind"], s["error"]) for s in services], 2 * [(7174, "rping", None)])
         self.assert_holds(self.emulator.capture, "--config", str(self.config))
 
-    # rules: A9.10
     @stage.only_in_full
+    # rules: A9.10
     def test_clients_hear_of_the_end_of_the_run(self):
         client = subprocess.Popen(self.node.command(f"rping -c -a {stage.NEXT} -v -C 1000000"), stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT, text=True)
@@ -80,8 +80,8 @@ class RdmaCm(Clients):
         # The capture is not judged: a ping may be under way when the DREQ comes, and gets no answer then.
         self.assertEqual([(s["kind"], s["error"]) for s in report["services"]], [("rping", None)])
 
-    # rules: A9.7
     @stage.only_in_full
+    # rules: A9.7
     def test_a_port_where_nobody_listens_rejects(self):
         client = self.node.execute(f"ucmatose -p 7999 -s {stage.NEXT}", limit=30)
         self.assertIn("RDMA_CM_EVENT_REJECTED, error: 8", client.stdout)
