@@ -65,6 +65,18 @@ void take_no_more(understudy::Further further) {
   }
 }
 
+/// False: it says what is wrong with it.
+bool load_configuration(Arguments& arguments, std::optional<understudy::Config>& config) {
+  if (arguments.config.empty()) return true;
+  auto loaded = understudy::load_config(arguments.config);
+  if (!loaded) {
+    std::cerr << understudy::describe(loaded.error());
+    return false;
+  }
+  arguments.options.config = &config.emplace(std::move(*loaded));
+  return true;
+}
+
 void report(const Arguments& arguments, const understudy::Analysis& analysis,
             const std::string& name) {
   if (arguments.json) {
@@ -105,11 +117,11 @@ std::string contradiction(const Arguments& a) {
     return "-i " + a.interface + ": a live capture is judged alone, without " + a.captures.front();
   }
   if (a.consecutive) return "-i " + a.interface + ": --consecutive is for files";
-  const std::string why =
-      ": it looks at all packets at once, and a live capture keeps none; record "
-      "it to a file first";
-  if (!a.plot.file.empty()) return "-i " + a.interface + ": --plot cannot be drawn" + why;
-  if (!a.config.empty()) return "-i " + a.interface + ": --config cannot be judged" + why;
+  if (!a.plot.file.empty()) {
+    return "-i " + a.interface +
+           ": --plot cannot be drawn: it looks at all packets at once, and a live capture keeps "
+           "none; record it to a file first";
+  }
   return {};
 }
 
@@ -121,7 +133,7 @@ std::string times_count_from(const std::string& interface, const understudy::Liv
   return interface + ": times count from " + text;
 }
 
-int run_live(const Arguments& arguments) {
+int run_live(Arguments arguments) {
   understudy::WatchOptions options;
   for (const auto& [name, text, value] :
        {std::tuple("--interval", &arguments.interval, &options.interval),
@@ -149,6 +161,8 @@ int run_live(const Arguments& arguments) {
     std::ostream& out = arguments.json ? std::cerr : std::cout;
     options.say = [&out](const std::string& line) { out << line << std::endl; };
   }
+  std::optional<understudy::Config> config;
+  if (!load_configuration(arguments, config)) return 2;
   auto capture = understudy::open_live_capture(arguments.interface, buffer);
   give_up_capabilities(understudy::kNoCapabilities);
   if (!capture) return refuse(capture.error().text);
@@ -188,15 +202,7 @@ int run_files(Arguments arguments) {
   // As root, files of others are still to be read, and plots written.
   give_up_capabilities(understudy::kOverrideFileModes);
   std::optional<understudy::Config> config;
-  if (!arguments.config.empty()) {
-    auto loaded = understudy::load_config(arguments.config);
-    if (!loaded) {
-      std::cerr << understudy::describe(loaded.error());
-      return 2;
-    }
-    config = std::move(*loaded);
-    arguments.options.config = &*config;
-  }
+  if (!load_configuration(arguments, config)) return 2;
   if (const std::string& file = arguments.plot.file; !file.empty() && !understudy::can_plot(file)) {
     return refuse("--plot " + file + ": a plot's name ends in .svg or .png");
   }
@@ -247,7 +253,8 @@ int run(Arguments arguments) {
     if (!address) return refuse("--without-cnps " + text + ": no IPv4 or IPv6 address");
     arguments.options.without_cnps.push_back(*address);
   }
-  return arguments.interface.empty() ? run_files(std::move(arguments)) : run_live(arguments);
+  return arguments.interface.empty() ? run_files(std::move(arguments))
+                                     : run_live(std::move(arguments));
 }
 
 void add_captures(CLI::App& app, Arguments& arguments) {
@@ -282,8 +289,8 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", std::string("roce-check ") + understudy::kVersion);
   add_captures(app, arguments);
   app.add_option("--config", arguments.config,
-                 "configuration of the run: also check the rates of its links and the messages of\n"
-                 "its collectives");
+                 "configuration of the run: also check headers, the rates of its links and the\n"
+                 "messages of its collectives (with -i only headers)");
   app.add_flag(
       "--json", arguments.json,
       "print the report as JSON (schema understudy-roce-check/2: report.schema.json beside the\n"

@@ -92,7 +92,7 @@ class RoceCheck(unittest.TestCase):
                 (("-i", "nowhere9"), "roce-check: nowhere9: "),
                 (("-i", "lo", GOOD), "a live capture is judged alone"),
                 (("-i", "lo", "--plot", "x.svg"), "--plot cannot be drawn"),
-                (("-i", "lo", "--config", "x.toml"), "--config cannot be judged"),
+                (("-i", "lo", "--config", "nowhere.toml"), "nowhere.toml"),
                 (("-i", "lo", "--consecutive"), "--consecutive is for files"),
                 (("-i", "lo", "--interval", "5"), "the unit is missing"),
                 (("-i", "lo", "--interval", "1us"), "from 10 ms to 40 days"),

@@ -279,13 +279,19 @@ TEST(Configured, HeadersAreThoseOfTheConfiguration) {
     for (uint32_t i = 0; i < 4; ++i)
       c.client(O::kWriteOnly, talk_psn(i), 64, 64).ack(talk_psn(i), i + 1);
     for (TestFrame& f : c.capture.frames) change(f);
-    AnalysisOptions options;
-    options.config = &*config;
-    const Analysis analysis = c.capture.judge(options);
-    EXPECT_EQ(analysis.findings.count(expected.rule), expected.found) << all_examples(analysis);
-    EXPECT_EQ(analysis.findings.remark_count(Check::kHeaders), expected.remarked);
-    for (const Finding& f : analysis.findings.examples(Check::kHeaders))
-      EXPECT_EQ(f.basis, Basis::kConfiguration);
+    for (const bool endless : {false, true}) {
+      SCOPED_TRACE(endless);
+      AnalysisOptions options;
+      options.config = &*config;
+      options.endless = endless;
+      options.part = 1;
+      const Analysis analysis = c.capture.judge(options);
+      EXPECT_EQ(analysis.findings.count(expected.rule), expected.found) << all_examples(analysis);
+      EXPECT_EQ(analysis.findings.remark_count(Check::kHeaders), expected.remarked);
+      for (const Finding& f : analysis.findings.examples(Check::kHeaders))
+        EXPECT_EQ(f.basis, Basis::kConfiguration);
+      EXPECT_EQ(analysis.table.packets.empty(), endless);
+    }
   };
   const auto nothing = [](TestFrame&) {};
   const auto migreq = [](TestFrame& f) {

@@ -29,6 +29,7 @@ UNUSED_SOURCE = [
     *(f"*/drivers/{name}/*.[ch]" for name in _OTHER_DRIVERS),
     "*/sound/*.[ch]", "*/Documentation/*/*", "*/tools/*",
 ]
+APT_LISTS = [Path("/var/lib/apt/lists"), Path("/var/lib/dpkg/status")]
 SOURCE_TARBALL = Path("/usr/src") / f"{SOURCE_PACKAGE}.tar.xz"
 
 
@@ -158,8 +159,16 @@ def _package_version(package):
 
 
 def _apt_cache(*words):
-    return subprocess.run(["apt-cache", "--no-all-versions", *words],
-                          capture_output=True, text=True, check=False).stdout
+    """What apt-cache says, which takes seconds: kept until the package lists change."""
+    stamp = " ".join(str(path.stat().st_mtime_ns) if path.exists() else "none" for path in APT_LISTS)
+    kept = cache_dir() / "-".join(["apt", *words])
+    if not _stale(kept, stamp):
+        return kept.read_text(encoding="utf-8")
+    told = subprocess.run(["apt-cache", "--no-all-versions", *words], capture_output=True, text=True, check=False)
+    if told.returncode == 0:
+        kept.write_text(told.stdout, encoding="utf-8")
+        _write_stamp(kept, stamp)
+    return told.stdout
 
 
 def _download(package, scratch):

@@ -43,7 +43,9 @@ struct Analyser::Parts {
       : options(o),
         reader(read_options(options), analysis.table, analysis.findings),
         congestion(analysis.table, {o.cnp_interval, o.without_cnps, o.config}, analysis.findings),
-        follower(options, analysis) {}
+        follower(options, analysis) {
+    if (o.config != nullptr) headers.emplace(*o.config, analysis);
+  }
 
   /// The capture lacks nothing: it says so at its end, which may be known before it is read.
   bool complete(const SourceSummary& source, bool over) const {
@@ -57,6 +59,7 @@ struct Analyser::Parts {
   PacketReader reader;
   CongestionCheck congestion;
   Follower follower;
+  std::optional<ConfiguredHeaders> headers;
   bool judged_as_complete = false;
 };
 
@@ -81,6 +84,7 @@ void Analyser::settle(const SourceSummary& summary) {
   p.follower.set_complete(complete);
   p.reader.settle();
   p.congestion.add();
+  if (p.headers) p.headers->add();
   p.follower.follow(false);
   p.reader.forget();
   if (p.analysis.table.packets.size() > p.options.most_held_back) {
@@ -111,9 +115,15 @@ Analysis Analyser::finish(const SourceSummary& summary) {
                       "that frames were dropped became known in mid-capture: what was found before "
                       "may be missing packets");
   }
-  if (options.config != nullptr) {
+  if (p.headers) {
+    p.headers->add();
+    p.headers->finish();
+  }
+  if (options.config != nullptr && options.endless) {
+    out.findings.note(Check::kRate,
+                      "not judged: it looks at all packets at once; record to a file");
+  } else if (options.config != nullptr) {
     check_rates(*options.config, out);
-    check_configured_headers(*options.config, out);
     if (options.partial) {
       out.findings.note(Check::kCollective,
                         "not judged: a part of the traffic has not all messages");

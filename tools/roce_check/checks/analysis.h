@@ -34,12 +34,16 @@ struct AnalysisOptions {
   std::optional<Duration> cnp_interval = {};
   /// Receivers that send no CNPs for what is marked, besides the kernels of `config`.
   std::vector<IpAddress> without_cnps = {};
-  /// Of the run that was captured: rates and collectives are checked against it. May be null.
+  /// Of the run that was captured: headers, rates and collectives are checked against it. May be
+  /// null.
   const Config* config = nullptr;
   /// All packets and messages stay in the tables, for what looks at a capture as a whole: a plot,
-  /// the comparison of two ends, and what is judged by `config`.
+  /// the comparison of two ends, and rates and collectives by `config`.
   bool keep_packets = false;
-  bool keeps_all() const { return keep_packets || config != nullptr; }
+  /// The capture has no end of its own, and packets are not kept: by `config` only headers and
+  /// CNPs are judged.
+  bool endless = false;
+  bool keeps_all() const { return keep_packets || (config != nullptr && !endless); }
   /// Packets of reliable and unreliable connections in one part.
   size_t part = size_t{1} << 18;
   /// Packets that wait for others to tell whose they are, before they are judged without.

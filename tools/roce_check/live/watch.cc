@@ -53,6 +53,7 @@ class Lines {
 
 Watched watch(LiveCapture& capture, AnalysisOptions options, const WatchOptions& watch) {
   options.open_end = true;
+  options.endless = true;
   Watched out;
   Analyser analyser(options);
   const auto taker = [&](const SourceFrame& f) { analyser.frame(f, capture.summary()); };

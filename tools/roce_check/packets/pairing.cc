@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <optional>
+#include <unordered_map>
 
 #include "tools/roce_check/packets/path_mtu.h"
 
@@ -68,40 +69,46 @@ int64_t score(const PacketTable& table, uint32_t a, uint32_t b) {
   return sum;
 }
 
-/// Requests of flows between the same two ends that wait for their ACKs, in the order in which they
-/// were sent. Ways keep order, so the first one that an ACK can mean is the likeliest: connections
+/// Requests of flows between the same two ends that wait for their answers, in the order in which they
+/// were sent. Ways keep order, so the first one that an answer can mean is the likeliest: connections
 /// that do the same at the same time differ in nothing else.
-class AwaitedAcks {
+class Awaited {
  public:
-  explicit AwaitedAcks(size_t flows) : awaited_(flows) {}
+  explicit Awaited(size_t flows) : awaited_(flows) {}
   void request(size_t flow, const PacketRecord& p) {
-    if (!p.ack_request) return;
-    std::deque<Request>& queue = awaited_[flow];
-    if (queue.size() == kMostAwaited) queue.pop_front();
-    queue.push_back({p.psn, p.frame});
+    const OpKind kind = p.info().kind;
+    const bool is_answered = kind == OpKind::kReadRequest || kind == OpKind::kAtomicRequest;
+    if (!p.ack_request && !is_answered) return;
+    std::deque<uint64_t>& frames = awaited_[flow];
+    if (frames.size() == kMostAwaited) frames.pop_front();
+    frames.push_back(p.frame);
+    of_psn_[p.psn.value()].push_back({flow, p.frame});
   }
-  /// The flow whose request has waited longest for this ACK, which answers those before it too;
-  /// nothing if none has.
-  std::optional<size_t> ack(const PacketRecord& p) {
-    std::optional<size_t> first;
-    uint64_t frame = 0;
-    for (size_t f = 0; f < awaited_.size(); ++f) {
-      const auto found = std::ranges::find(awaited_[f], p.psn, &Request::psn);
-      if (found == awaited_[f].end() || (first && found->frame > frame)) continue;
-      first = f;
-      frame = found->frame;
-    }
-    if (first) std::erase_if(awaited_[*first], [&](const Request& r) { return r.frame <= frame; });
-    return first;
+  /// The flow whose request has waited longest for this ACK or READ response, which answers those
+  /// before it too; nothing if none has.
+  std::optional<size_t> answer(const PacketRecord& p) {
+    const auto found = of_psn_.find(p.psn.value());
+    if (found == of_psn_.end()) return std::nullopt;
+    std::deque<Request>& requests = found->second;
+    while (!requests.empty() && !waits(requests.front())) requests.pop_front();
+    if (requests.empty()) return std::nullopt;
+    const Request first = requests.front();
+    std::deque<uint64_t>& frames = awaited_[first.flow];
+    while (!frames.empty() && frames.front() <= first.frame) frames.pop_front();
+    return first.flow;
   }
 
  private:
   static constexpr size_t kMostAwaited = 64;
   struct Request {
-    Psn psn;
+    size_t flow;
     uint64_t frame;
   };
-  std::vector<std::deque<Request>> awaited_;  ///< the last ones only
+  bool waits(const Request& r) const {
+    return !awaited_[r.flow].empty() && awaited_[r.flow].front() <= r.frame;
+  }
+  std::vector<std::deque<uint64_t>> awaited_;                 ///< frames, the last ones only
+  std::unordered_map<uint32_t, std::deque<Request>> of_psn_;  ///< also some that wait no more
 };
 
 }  // namespace
@@ -236,12 +243,24 @@ void Pairing::by_behaviour(const std::vector<uint32_t>& there, const std::vector
   };
   constexpr int64_t kVote = 3;
   std::vector<Candidate> candidates;
-  const std::vector<int64_t> votes = votes_by_order(there, back);
+  const auto consider = [&](uint32_t a, uint32_t b, int64_t votes) {
+    const int64_t s = score(table_, a, b);
+    if (s > 0) candidates.push_back({s + kVote * votes, a, b});
+  };
+  // Of very many only those are compared that have answered each other, or have answered nobody.
+  constexpr size_t kMany = 4096;
+  const bool many = there.size() * back.size() > kMany;
+  const std::vector<Votes> votes = votes_by_order(there, back);
+  std::vector<bool> answers(back.size(), false);
+  for (const Votes& of_one : votes) {
+    for (const auto& [b, count] : of_one) answers[b] = true;
+  }
   for (size_t a = 0; a < there.size(); ++a) {
-    for (size_t b = 0; b < back.size(); ++b) {
-      const int64_t s = score(table_, there[a], back[b]);
-      const int64_t vote = votes[a * back.size() + b];
-      if (s > 0) candidates.push_back({s + kVote * vote, there[a], back[b]});
+    for (uint32_t b = 0; b < back.size(); ++b) {
+      const auto vote = votes[a].find(b);
+      const bool voted = vote != votes[a].end();
+      if (many && !voted && (!votes[a].empty() || answers[b])) continue;
+      consider(there[a], back[b], voted ? vote->second : 0);
     }
   }
   std::ranges::stable_sort(candidates, [](const Candidate& x, const Candidate& y) {
@@ -253,17 +272,17 @@ void Pairing::by_behaviour(const std::vector<uint32_t>& there, const std::vector
   }
 }
 
-/// How many ACKs of each flow are the first that each flow the other way waits for.
-std::vector<int64_t> Pairing::votes_by_order(const std::vector<uint32_t>& there,
-                                             const std::vector<uint32_t>& back) const {
+/// How many answers of each flow are the first that each flow the other way waits for.
+std::vector<Pairing::Votes> Pairing::votes_by_order(const std::vector<uint32_t>& there,
+                                                    const std::vector<uint32_t>& back) const {
   struct Event {
     uint32_t packet;
     bool is_there;
-    size_t flow;
+    uint32_t flow;
   };
   std::vector<Event> events;
   const auto add = [&](const std::vector<uint32_t>& flows, bool is_there) {
-    for (size_t f = 0; f < flows.size(); ++f) {
+    for (uint32_t f = 0; f < flows.size(); ++f) {
       const auto& packets = table_.flows[flows[f]].packets;
       const size_t count = std::min(packets.size(), kScoredPackets);
       for (size_t i = 0; i < count; ++i) events.push_back({packets[i], is_there, f});
@@ -272,17 +291,17 @@ std::vector<int64_t> Pairing::votes_by_order(const std::vector<uint32_t>& there,
   add(there, true);
   add(back, false);
   std::ranges::sort(events, {}, &Event::packet);
-  AwaitedAcks of_there(there.size()), of_back(back.size());
-  std::vector<int64_t> votes(there.size() * back.size());
+  Awaited of_there(there.size()), of_back(back.size());
+  std::vector<Votes> votes(there.size());
   for (const Event& event : events) {
     const PacketRecord& p = table_.packets[event.packet];
     if (p.info().is_request()) {
       (event.is_there ? of_there : of_back).request(event.flow, p);
-    } else if (p.info().kind == OpKind::kAck) {
-      const auto other = (event.is_there ? of_back : of_there).ack(p);
+    } else if (p.info().kind == OpKind::kAck || p.info().start) {
+      const auto other = (event.is_there ? of_back : of_there).answer(p);
       if (!other) continue;
-      ++votes[event.is_there ? event.flow * back.size() + *other
-                             : *other * back.size() + event.flow];
+      const auto found = static_cast<uint32_t>(*other);
+      ++(event.is_there ? votes[event.flow][found] : votes[found][event.flow]);
     }
   }
   return votes;

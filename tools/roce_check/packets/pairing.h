@@ -74,8 +74,9 @@ class Pairing {
   void by_half(const HalfFound& half);
   void by_behaviour(const std::vector<uint32_t>& there, const std::vector<uint32_t>& back,
                     bool all);
-  std::vector<int64_t> votes_by_order(const std::vector<uint32_t>& there,
-                                      const std::vector<uint32_t>& back) const;
+  using Votes = std::map<uint32_t, int64_t>;  ///< by number in `back`; none: no entry
+  std::vector<Votes> votes_by_order(const std::vector<uint32_t>& there,
+                                    const std::vector<uint32_t>& back) const;
   void join_late(uint32_t flow, bool all, Found& out);
   void take(uint32_t flow, uint32_t other, Found& out);
 
