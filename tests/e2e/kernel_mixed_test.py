@@ -308,7 +308,7 @@ class MixedKernels(stage.Stage):
         """Two ranks on each node, each beside two NICs that NCCL takes for one."""
         shape = {"gpus": 2, "nics": 4, "sizes": ("64KiB", "256KiB"), "iterations": 1,
                  "more": 'merged_nics = 2\ninner = "packets"\n'}
-        for kinds, minor, name, operation in stage.cases((("EKKE", 22, "tree", TREE),), (("KEE", 28, "ring", f'{REDUCE}algorithm = "ring"\n'),)):
+        for kinds, minor, name, operation in stage.cases((("KEE", 28, "ring", f'{REDUCE}algorithm = "ring"\n'),), (("EKKE", 22, "tree", TREE),)):
             with self.subTest(name, release=f"2.{minor}"):
                 text = self.communicator(kinds, minor, operation=operation, **shape)
                 said, report, _ = self.simulate(text, f"merged-{name}")

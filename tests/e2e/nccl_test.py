@@ -40,16 +40,19 @@ class Nccl(Job):
         small = {"sizes": '["256KiB"]', "channels": 1}
         self.play_all((28, 1024, exact | small | {"iterations": 1}), (22, 2, exact), (18, 4, exact), (28, 8, exact), (29, 64, exact | small))
 
+    @stage.only_in_full
     def test_connections_of_several_queue_pairs(self):
         exact = {"payload": "exact", "sizes": '["1MiB"]'}
         self.play_all((19, 4, exact | {"more": ", queue_pairs = 3"}), (30, 4, exact | {"more": ", queue_pairs = 2"}))
 
+    @stage.only_in_full
     def test_emulated_roots_and_an_agreed_address(self):
         exact = {"payload": "exact", "sizes": '["64KiB"]'}
         middle = {"order": '["w0", "w1", "gpu", "w2"]'}
         self.play_all((28, 4, exact | middle | {"join": 'comm_id = "10.9.0.2:5555"'}), (23, 4, exact | middle),
                       (30, 4, exact | {"join": 'comm_id = "10.9.0.1:5555"'}))
 
+    @stage.only_in_full
     def test_trees(self):
         small = {"algorithm": "tree", "sizes": '["256KiB"]'}
         self.play_all((18, 64, small), (22, 4, small), (29, 8, small), (28, 1024, small | {"iterations": 1}))

@@ -105,7 +105,7 @@ struct Heard final : FlowListener {
 };
 
 TEST(FabricFlowModel, HeldFlowsStartWhenTheyAreReleasedAndAreHeardOf) {
-  FlowSettings frames = bare();
+  FlowSettings frames = without_headers();
   frames.ack_bytes = 100;
   FlowRig rig(frames);
   rig.star(3, gbps(8));

@@ -22,7 +22,7 @@ def main():
                 sys.exit(f"{file}: {other} has tests of a fixture {fixture}, too; GoogleTest takes one of a name for each program")
             fixtures[fixture] = file
         name = re.sub(r"\W", "_", "_".join(Path(file).with_suffix("").parts[-3:]))
-        joined.append(f'#line 1 "{file}"\n' + UNNAMED.sub(f"inline namespace {name} {{", text))
+        joined.append(f'#line 1 "{file}"\n' + UNNAMED.sub(f"namespace {name} {{", text))
     Path(out).write_text("\n".join(joined), encoding="utf-8")
 
 

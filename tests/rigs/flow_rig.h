@@ -14,14 +14,14 @@ namespace understudy {
 inline Rate gbps(uint64_t n) { return Rate::bits_per_second(n * 1'000'000'000); }
 
 /// Frames without headers: a byte is a byte.
-inline FlowSettings bare() {
+inline FlowSettings without_headers() {
   FlowSettings frames;
   frames.overhead = frames.gap = 0;
   return frames;
 }
 
 struct FlowRig {
-  explicit FlowRig(const FlowSettings& settings = bare()) : frames(settings) {}
+  explicit FlowRig(const FlowSettings& settings = without_headers()) : frames(settings) {}
 
   VertexId add(VertexKind kind) {
     Vertex vertex{kind, "v", 0, 0, 0};

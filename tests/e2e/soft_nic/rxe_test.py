@@ -18,7 +18,8 @@ from cable import Cable, OnCable  # noqa: E402
 
 SOFT, RXE = "10.9.0.1", "10.9.0.2"
 LONGEST = 60  # seconds
-KINDS = ("write", "send", "read", "atomic")
+EACH_KIND = (("write", "bw"), ("send", "lat"), ("read", "bw"), ("atomic", "lat"))
+OTHER_KINDS = (("write", "lat"), ("send", "bw"), ("read", "lat"), ("atomic", "bw"))
 # How each end names its device and the GID of its IPv4 address.
 DEVICE = {SOFT: ("-d", "understudy0"), RXE: ("-d", "rxe0")}
 GID = {SOFT: "0", RXE: "1"}
@@ -151,21 +152,19 @@ class WithRxe(OnCable):
             self.assertEqual(len(rows), 1, printed)
 
     def test_perftest(self):
-        for kind in KINDS:
-            for what in ("bw", "lat"):
-                self.perftest(kind, what)
+        for kind, what in stage.cases(EACH_KIND, OTHER_KINDS):
+            self.perftest(kind, what)
         self.assert_capture_holds()
 
     def test_perftest_by_rdma_cm_of_the_soft_nic(self):
-        for kind in KINDS:
-            for what in ("bw", "lat"):
-                self.perftest(kind, what, "-R", cm=True, servers=(SOFT,))
+        for kind, what in EACH_KIND + OTHER_KINDS:
+            self.perftest(kind, what, "-R", cm=True, servers=(SOFT,))
         self.assert_capture_holds()
 
     def test_perftest_by_rdma_cm_of_the_guest(self):
         # Perftest's server lets its client go on before it listens for the second connection. A soft NIC's client is there within
         # microseconds, mostly before a busy guest: it is rejected, and perftest's own second try uses what it has freed.
-        for kind, what in zip(KINDS, ("bw", "lat", "bw", "lat")):
+        for kind, what in EACH_KIND:
             self.perftest(kind, what, "-R", cm=True, servers=(RXE,), attempts=30)
 
     def test_pingpong_with_every_byte_compared(self):

@@ -290,7 +290,7 @@ TEST(Configured, HeadersAreThoseOfTheConfiguration) {
       EXPECT_EQ(analysis.findings.remark_count(Check::kHeaders), expected.remarked);
       for (const Finding& f : analysis.findings.examples(Check::kHeaders))
         EXPECT_EQ(f.basis, Basis::kConfiguration);
-      EXPECT_EQ(analysis.table.packets.empty(), endless);
+      EXPECT_EQ(analysis.table.packets.size() == c.capture.frames.size(), !endless);
     }
   };
   const auto nothing = [](TestFrame&) {};
