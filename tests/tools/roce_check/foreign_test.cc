@@ -2,6 +2,8 @@
 // decided, and what it cannot show is nobody's fault.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "ctrl/config/read/load.h"
 #include "tests/tools/roce_check/conversation.h"
 #include "tools/roce_check/output/report.h"
@@ -290,7 +292,11 @@ TEST(Configured, HeadersAreThoseOfTheConfiguration) {
       EXPECT_EQ(analysis.findings.remark_count(Check::kHeaders), expected.remarked);
       for (const Finding& f : analysis.findings.examples(Check::kHeaders))
         EXPECT_EQ(f.basis, Basis::kConfiguration);
-      EXPECT_EQ(analysis.table.packets.size() == c.capture.frames.size(), !endless);
+      EXPECT_EQ(std::ranges::any_of(analysis.findings.notes(Check::kRate),
+                                    [](const std::string& note) {
+                                      return note.starts_with("not judged: it looks at all");
+                                    }),
+                endless);
     }
   };
   const auto nothing = [](TestFrame&) {};
