@@ -70,11 +70,19 @@ class Watch(PairOnCable):
         self.assertEqual(watching.returncode, status, said + wrong)
         return said, wrong
 
+    def assert_confined(self, process):
+        """It may call little of the system, and has no privileges, although root has started it."""
+        said = dict(line.split(":", 1) for line in Path(f"/proc/{process}/status").read_text().splitlines())
+        self.assertEqual(int(said["CapEff"], 16), 0)
+        if os.environ.get("UNDERSTUDY_CONFINES"):
+            self.assertEqual(said["Seccomp"].strip(), "2")  # a filter
+
     def test_what_passes_holds_until_a_wrong_frame_does(self):
         watching = self.watch()
         self.assertIn("200 iters in", self.pair("ibv_rc_pingpong", "-g", "0", "-n", "200", "-s", "5000"))
         self.environment["UNDERSTUDY_SOFT_NIC_VLAN"] = "100"  # the kernel takes tags out of frames
         self.pair("ib_write_bw", "-F", "-x", "0", "-n", "50", "-s", "65536")
+        self.assert_confined(watching.pid)
         watching.send_signal(signal.SIGINT)
         said, _ = self.ended(watching, 0)
         self.assertIn(f"{PORT}: live, ", said)
