@@ -1,6 +1,7 @@
 // A thread of DPDK's (an lcore): the packet thread, and those of ports over several cores.
 #pragma once
 
+#include <atomic>
 #include <functional>
 
 #include "dataplane/base/result.h"
@@ -25,6 +26,9 @@ class LcoreThread {
   std::function<void()> body_;
   unsigned lcore_ = 0;
   bool started_ = false;
+  /// What one thread wrote before it set it, the other one sees: the EAL promises it, but in code
+  /// that the thread sanitizer does not look into.
+  std::atomic<bool> begins_ = false, ended_ = false;
 };
 
 }  // namespace understudy

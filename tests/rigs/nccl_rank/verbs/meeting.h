@@ -49,7 +49,9 @@ inline SocketAddress meet(RealRank& rank, World& world, const MeetingPlace& plac
     return id.root;
   }
   ListeningSocket* listener = rank.open_root(0);
-  const NcclUniqueId id = make_unique_id(place.seed, 1 + place.number, listener->address);
+  // As NCCL's, it is another one each time, at the same port as a process before, too.
+  const auto moment = static_cast<uint64_t>(steady_clock::now().time_since_epoch().count());
+  const NcclUniqueId id = make_unique_id(place.seed + moment, 1 + place.number, listener->address);
   const auto written = write_unique_id_file(place.path, id);
   require(written.has_value(), written ? "" : written.error().text);
   // It serves those whose magic is the id's, from the first one on.
