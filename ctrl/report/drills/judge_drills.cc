@@ -357,7 +357,10 @@ class Judge {
   }
 
   std::string done_text() const {
-    if (operations_.empty()) return "all work was done";
+    if (operations_.empty()) {
+      return has_unfinished_flows() ? "not all flows had ended when the run did"
+                                    : "all work was done";
+    }
     const std::string all = troubles_.empty() && hang_.empty() ? "all " : "";
     return all + count_text(operations_.size(), "operation") + " done" +
            (is_verified(report_) ? ", results right" : "");

@@ -103,6 +103,20 @@ TEST_F(Drills, AStreamThatNeverFlowsAgainHasNotRecovered) {
   EXPECT_EQ(judged().text, "1 of 3 streams that it stopped never flowed again");
 }
 
+TEST_F(Drills, FlowsThatHaveNotEndedAreNoWorkThatWasDone) {
+  report.jobs.clear();
+  drill(DrillExpectation::kReports, us(1210), us(1220));
+  TrafficGroupReport group;
+  group.count = 2;
+  group.ended = 1;
+  report.traffic.emplace().groups.push_back(group);
+  EXPECT_FALSE(judged().passed);
+  EXPECT_EQ(judged().text, "nobody reported an error: not all flows had ended when the run did");
+  report.traffic->groups[0].ended = 2;
+  report.traffic->groups[0].took = us(2000);
+  EXPECT_EQ(judged().text, "nobody reported an error: all work was done");
+}
+
 TEST_F(Drills, WhatFlowedAgainIsCounted) {
   drill(DrillExpectation::kRecovers, us(1210), us(1220));
   report.outages.push_back({.event = "link w1 down", .stopped = 12, .drill = 0});
