@@ -43,6 +43,12 @@ class Drills : public ::testing::Test {
     report.jobs[0].failed = true;
     report.jobs[0].failed_at = at(time);
   }
+  void one_of_two_flows_has_ended() {
+    TrafficGroupReport group;
+    group.count = 2;
+    group.ended = 1;
+    report.traffic.emplace().groups.push_back(group);
+  }
   DrillReport& drill(DrillExpectation expected, Duration from, std::optional<Duration> until) {
     DrillReport drill;
     drill.name = "flap <&\"\x01";
@@ -95,10 +101,7 @@ TEST_F(Drills, AStreamThatNeverFlowsAgainHasNotRecovered) {
   report.outages.push_back(
       {.event = "link w1 down", .stopped = 3, .again = 2, .longest = us(5), .drill = 0});
   EXPECT_TRUE(judged().passed) << "it had nothing more to send";
-  TrafficGroupReport group;
-  group.count = 2;
-  group.ended = 1;
-  report.traffic.emplace().groups.push_back(group);
+  one_of_two_flows_has_ended();
   EXPECT_FALSE(judged().passed);
   EXPECT_EQ(judged().text, "1 of 3 streams that it stopped never flowed again");
 }
@@ -106,10 +109,7 @@ TEST_F(Drills, AStreamThatNeverFlowsAgainHasNotRecovered) {
 TEST_F(Drills, FlowsThatHaveNotEndedAreNoWorkThatWasDone) {
   report.jobs.clear();
   drill(DrillExpectation::kReports, us(1210), us(1220));
-  TrafficGroupReport group;
-  group.count = 2;
-  group.ended = 1;
-  report.traffic.emplace().groups.push_back(group);
+  one_of_two_flows_has_ended();
   EXPECT_FALSE(judged().passed);
   EXPECT_EQ(judged().text, "nobody reported an error: not all flows had ended when the run did");
   report.traffic->groups[0].ended = 2;

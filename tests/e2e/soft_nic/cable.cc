@@ -64,14 +64,13 @@ class Cable {
     }
   }
 
-  /// True where everything that came in was written down. An end that does not read loses frames
-  /// behind the capture, as it would its own.
+  /// True where everything that came in left again and was written down.
   Result<bool> close() {
     if (auto closed = capture_->close(); !closed) return tl::unexpected(closed.error());
     uint64_t lost = capture_->drops();
     for (auto& port : ports_) {
       const PortCounters seen = port->counters();
-      lost += seen.rx_missed + seen.rx_unreadable;
+      lost += seen.rx_missed + seen.rx_unreadable + seen.tx_refused;
       std::fprintf(stderr, "cable: %s: %lu in, %lu out, %lu missed, %lu refused, %lu to nobody\n",
                    port->name().c_str(), seen.rx_frames, seen.tx_frames, seen.rx_missed,
                    seen.tx_refused, seen.tx_link_down);

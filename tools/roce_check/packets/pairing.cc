@@ -69,9 +69,9 @@ int64_t score(const PacketTable& table, uint32_t a, uint32_t b) {
   return sum;
 }
 
-/// Requests of flows between the same two ends that wait for their answers, in the order in which they
-/// were sent. Ways keep order, so the first one that an answer can mean is the likeliest: connections
-/// that do the same at the same time differ in nothing else.
+/// Requests of flows between the same two ends that wait for their answers, in the order in which
+/// they were sent. Ways keep order, so the first one that an answer can mean is the likeliest:
+/// connections that do the same at the same time differ in nothing else.
 class Awaited {
  public:
   explicit Awaited(size_t flows) : awaited_(flows) {}
@@ -243,10 +243,6 @@ void Pairing::by_behaviour(const std::vector<uint32_t>& there, const std::vector
   };
   constexpr int64_t kVote = 3;
   std::vector<Candidate> candidates;
-  const auto consider = [&](uint32_t a, uint32_t b, int64_t votes) {
-    const int64_t s = score(table_, a, b);
-    if (s > 0) candidates.push_back({s + kVote * votes, a, b});
-  };
   // Of very many only those are compared that have answered each other, or have answered nobody.
   constexpr size_t kMany = 4096;
   const bool many = there.size() * back.size() > kMany;
@@ -260,7 +256,8 @@ void Pairing::by_behaviour(const std::vector<uint32_t>& there, const std::vector
       const auto vote = votes[a].find(b);
       const bool voted = vote != votes[a].end();
       if (many && !voted && (!votes[a].empty() || answers[b])) continue;
-      consider(there[a], back[b], voted ? vote->second : 0);
+      const int64_t s = score(table_, there[a], back[b]);
+      if (s > 0) candidates.push_back({s + (voted ? kVote * vote->second : 0), there[a], back[b]});
     }
   }
   std::ranges::stable_sort(candidates, [](const Candidate& x, const Candidate& y) {
