@@ -70,7 +70,7 @@ class Cable {
     uint64_t lost = capture_->drops();
     for (auto& port : ports_) {
       const PortCounters seen = port->counters();
-      lost += seen.rx_missed + seen.rx_unreadable + seen.tx_refused;
+      lost += seen.rx_missed + seen.rx_unreadable + (lose_ == 0 ? seen.tx_refused : 0);
       std::fprintf(stderr, "cable: %s: %lu in, %lu out, %lu missed, %lu refused, %lu to nobody\n",
                    port->name().c_str(), seen.rx_frames, seen.tx_frames, seen.rx_missed,
                    seen.tx_refused, seen.tx_link_down);
