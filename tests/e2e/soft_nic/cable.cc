@@ -3,7 +3,9 @@
 // What comes in at one leaves unchanged at the other, and stands in CAPTURE as the first device has
 // it. Prints "ready"; ends by SIGINT or SIGTERM, with status 1 where frames were lost on the way or
 // are not in the capture. LOSE: of so many RoCE frames one goes no further (but is captured), on
-// the average and not by a fixed period, which retries may fall into step with.
+// the average and not by a fixed period, which retries may fall into step with. A frame that an end
+// does not take, because it has not read for too long, is lost behind the capture, too: with LOSE
+// that is no error.
 #include <sys/prctl.h>
 
 #include <algorithm>
