@@ -72,6 +72,8 @@ std::optional<SeriesOptions> series_or_complain(const Scenario& scenario,
 std::optional<Config> load_or_complain(const std::string& path);
 /// The configuration with its scenarios and the seed; prints every error. Nothing on errors.
 std::optional<Config> load_or_complain(const RunArguments& arguments);
+/// False where a job lists no operations, which `command` tells of; prints which one.
+bool lists_operations(const Config& config, const char* command);
 /// That of [topology], of a configuration that load_or_complain() gave; nothing without.
 std::optional<Topology> given_topology(const Config& config);
 /// Parses --at commands; prints errors. Nothing on errors.

@@ -16,7 +16,7 @@ struct PredictArguments {
 
 int run_predict(const PredictArguments& arguments) {
   const auto config = load_or_complain(arguments.config);
-  if (!config) return kExitBadInput;
+  if (!config || !lists_operations(*config, "predict")) return kExitBadInput;
   if (config->jobs.empty()) {
     std::fprintf(stderr, "%s: there is no [[job]] to predict\n", config->path.c_str());
     return kExitBadInput;

@@ -25,7 +25,7 @@ uint32_t interesting_rank(const Config& config, const JobConfig& job, const Comm
 
 int schedule(const ScheduleArguments& arguments) {
   const auto config = load_or_complain(arguments.config);
-  if (!config) return kExitBadInput;
+  if (!config || !lists_operations(*config, "schedule")) return kExitBadInput;
   std::vector<ScheduleView> views;
   for (const JobConfig& job : config->jobs) {
     if (!arguments.job.empty() && job.name != arguments.job) continue;

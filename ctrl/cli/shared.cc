@@ -103,6 +103,18 @@ std::optional<Config> load_or_complain(const std::string& path) {
   return std::move(*config);
 }
 
+bool lists_operations(const Config& config, const char* command) {
+  for (const JobConfig& job : config.jobs) {
+    if (job.listed) continue;
+    std::fprintf(stderr,
+                 "%s:%u: job.sizes: missing: job \"%s\" is whatever its programs do, which only a "
+                 "run beside them shows; %s tells of operations that a [[job]] lists\n",
+                 config.path.c_str(), job.line, job.name.c_str(), command);
+    return false;
+  }
+  return true;
+}
+
 std::optional<Topology> given_topology(const Config& config) {
   if (!config.topology) return std::nullopt;
   return build_topology(config).value();  // checked when it was loaded

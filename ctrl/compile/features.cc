@@ -235,6 +235,11 @@ Found find_inferred(const Asked& asked, RealSide side) {
   return find_operations(asked, side, OperationsMode::kInferred, "operations = \"inferred\"");
 }
 
+Found find_unlisted(const Asked& asked, RealSide side) {
+  return first_job(asked, side, "a [[job]] without sizes",
+                   [](const JobConfig& job) { return !job.listed; });
+}
+
 Found find_exact(const Asked& asked, RealSide side) {
   return first_job(asked, side, "payload = \"exact\"",
                    [](const JobConfig& job) { return job.payload == PayloadMode::kExact; });

@@ -48,6 +48,7 @@ Found find_other_job(const Asked& asked, RealSide side);
 Found find_join(const Asked& asked, RealSide side);
 Found find_exact(const Asked& asked, RealSide side);
 Found find_fed(const Asked& asked, RealSide side);
+Found find_unlisted(const Asked& asked, RealSide side);
 Found find_inferred(const Asked& asked, RealSide side);
 Found find_merged(const Asked& asked, RealSide side);
 Found find_merged_of_gpus(const Asked& asked, RealSide side);

@@ -76,4 +76,9 @@ Result<std::vector<Duration>> modelled_times(const CollectiveSetup& setup,
   return modelled;
 }
 
+Result<Duration> modelled_time(const CollectiveJob& job, const PlanInput& input) {
+  const auto ideal = TRY(make_uncongested_plan(input));
+  return ModelledTimes(job).next(*ideal);
+}
+
 }  // namespace understudy

@@ -16,4 +16,7 @@ Result<std::vector<Duration>> modelled_times(const CollectiveSetup& setup);
 Result<std::vector<Duration>> modelled_times(const CollectiveSetup& setup,
                                              const std::vector<PlanInput>& inputs);
 
+/// Of one operation of `job` whose plan `input` is of, as the first one. Error: as above.
+Result<Duration> modelled_time(const CollectiveJob& job, const PlanInput& input);
+
 }  // namespace understudy

@@ -184,6 +184,9 @@ struct JobConfig {
   /// Bytes of one operation as nccl-tests count them: of the larger of both buffers. Each is a
   /// positive multiple of the type, and of the ranks where every rank has a part.
   std::vector<uint64_t> sizes;
+  /// The file lists the operations. Else they are whatever the real ranks' programs start, `sizes`
+  /// has one usual size, and `operations` is not kTold.
+  bool listed = true;
   /// Of all_to_all_v, which has the one size of its longest row: bytes of rank a for rank b, at
   /// a * ranks + b.
   std::vector<uint64_t> matrix;

@@ -72,6 +72,8 @@ class EmulatedRanksBinding {
   }
   /// What was found out, where operations are not listed; else null.
   const InferenceReport* found() const { return source_ == nullptr ? nullptr : &source_->report(); }
+  /// Null where operations are told.
+  const OperationSource* source() const { return source_.get(); }
   /// The feed of operations = "fed"; else null.
   FedOperations* feed() { return feed_; }
   /// Queue pairs under congestion control that are there.
@@ -100,7 +102,7 @@ class EmulatedRanksBinding {
         control_(control),
         real_time_(real_time),
         layout_(layout),
-        progress_(setup_.job.operations.size()),
+        progress_(operations_kept(job, setup_)),
         failover_(net_ib_environment(config).failover_of(job.nccl)),
         ends_(setup_.job.links.size()) {}
   Result<void> allocate();

@@ -366,7 +366,7 @@ std::vector<std::string> JobRunner::poll(Time now, const JobWatch::Surroundings&
     };
     job.emulated->poll(now);
     const InferenceReport* found = job.emulated->found();
-    const JobWatch::Context context{job.setup(), *job.state, run, found};
+    const JobWatch::Context context{job.setup(), *job.state, run, found, config_.jobs[j].listed};
     for (const std::string& line :
          job.watch.look(now, context, job.emulated->progress(), [&] { job.emulated->look(); })) {
       add(line);
@@ -472,7 +472,7 @@ std::string JobRunner::status() const {
     const CollectiveProgress& progress = jobs_[j].emulated->progress();
     if (!text.empty()) text += ", ";
     text += "job \"" + config_.jobs[j].name + "\" " + std::to_string(progress.finished.load()) +
-            "/" + std::to_string(progress.results.size());
+            (config_.jobs[j].listed ? "/" + std::to_string(progress.results.size()) : "");
     if (config_.jobs[j].join && !config_.jobs[j].join->joins_once()) {
       const size_t over = jobs_[j].former ? jobs_[j].former->communicators.size() : 0;
       text += " (" + std::to_string(over) + " communicators are over)";

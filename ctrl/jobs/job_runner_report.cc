@@ -31,6 +31,24 @@ void append_communicator(JobReport& all, JobReport last) {
   if (all.not_judged.empty()) all.not_judged = last.not_judged;
 }
 
+/// What the operations of a job were that lists none.
+void take_found(JobReport& report, const OperationSource& source) {
+  auto found = source.found();
+  if (!found) {
+    report.not_judged = found.error().text;
+    return;
+  }
+  std::vector<uint32_t> times(found->kinds.size());
+  for (size_t i = 0; i < std::min(report.collectives.size(), found->kind_of.size()); ++i) {
+    CollectiveReport& c = report.collectives[i];
+    c.size_index = found->kind_of[i];
+    c.bytes = found->kinds[c.size_index].bytes;
+    c.iteration = times[c.size_index]++;
+    c.modelled = found->modelled[c.size_index];
+  }
+  report.kinds = std::move(found->kinds);
+}
+
 void add_answered(JobReport& report, const AnsweredReport& answered) {
   report.answered = answered;
   if (answered.messages == 0 && !answered.one_sided.any()) return;
@@ -87,6 +105,7 @@ JobReport JobRunner::report_of_last(size_t index) const {
   }
   if (const InferenceReport* found = job.emulated->found()) {
     report.inferred = *found;
+    if (!report.listed) take_found(report, *job.emulated->source());
     if (report.not_judged.empty()) report.not_judged = inference_doubt(*found);
   }
   report.left_at = job.ended_at;

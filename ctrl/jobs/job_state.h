@@ -18,6 +18,13 @@ enum class ModelKind : uint8_t {
   kPackets,  ///< all its ranks packet by packet
 };
 
+/// Operations whose results are kept: all that the job lists, or the first ones of as many as its
+/// programs start.
+inline size_t operations_kept(const JobConfig& job, const CollectiveSetup& setup) {
+  constexpr size_t kMost = size_t{1} << 16;
+  return job.listed ? setup.job.operations.size() : kMost;
+}
+
 /// Does not move: shards hold pointers into it.
 struct JobState {
   std::shared_ptr<const CollectiveSetup> setup;

@@ -87,6 +87,7 @@ std::vector<std::string> JobWatch::look(Time now, const Context& context,
 
 void JobWatch::look_at_pace(const Context& context, const CollectiveProgress& progress,
                             std::vector<std::string>& lines) {
+  if (!context.listed) return;  // times are modelled once the run is over
   const uint32_t finished = progress.finished.load(std::memory_order_acquire);
   for (uint32_t i = finished_; i < finished; ++i) {
     if (context.setup.operations[i].warmup) continue;

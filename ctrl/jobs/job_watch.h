@@ -26,6 +26,7 @@ class JobWatch {
     const JobState& state;  ///< whose plan the setup is
     Surroundings run;
     const InferenceReport* found = nullptr;  ///< of a job whose operations are not told
+    bool listed = true;                      ///< as JobConfig's
   };
 
   /// Control's turn: sentences that have not been given yet.

@@ -155,7 +155,7 @@ void judge_job(const JobReport& job, const RunReport& report, std::vector<std::s
   if (job.inferred) {
     const auto& operations = job.inferred->operations;
     for (size_t i = 0; i < operations.size(); ++i) {
-      if (operations[i].right) continue;
+      if (operations[i].right.value_or(true)) continue;
       reasons.push_back(label(job) + ": operation " + std::to_string(i) +
                         (job.inferred->fed ? " was told to be " : " was taken for ") +
                         operations[i].operation);

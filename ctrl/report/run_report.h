@@ -73,11 +73,21 @@ struct InferredReport {
   double confidence = 1;  ///< that it was that: 1 if it is unique, else less (belief.h)
   /// Operations that explain its messages; nothing: without end.
   std::optional<uint64_t> explanations = 1;
-  std::string other;           ///< the likeliest one of the others; empty: none, or not one only
-  bool right = false;          ///< it has the messages that the reference node's operation has
+  std::string other;  ///< the likeliest one of the others; empty: none, or not one only
+  /// It has the messages of the operation that the job lists; nothing: it lists none.
+  std::optional<bool> right;
   uint64_t late_messages = 0;  ///< that left late, for their operation was not known
   Duration late;               ///< the most
   uint64_t wrong_sizes = 0;    ///< messages that were sent with another size
+};
+
+/// A kind of operations that a job's programs have started, which its configuration does not list.
+struct FoundKind {
+  std::string text;  ///< "all_reduce ring simple of 1048576 B"
+  uint64_t bytes = 0;
+  std::string type;       ///< of the first one of a group
+  uint32_t element = 4;   ///< bytes
+  double bus_factor = 1;  ///< as JobReport's
 };
 
 /// Of a job whose emulated side knew the communicator only.
@@ -147,6 +157,8 @@ struct JobReport {
   std::string not_judged;              ///< why its times cannot be judged; empty: they can
   std::string standing;  ///< what the operation that did not go on waited for, or empty
   uint64_t planned = 0;  ///< operations that the configuration asks for
+  bool listed = true;    ///< else it asks for whatever programs start: `planned` are those done
+  std::vector<FoundKind> kinds;  ///< of such a job, by CollectiveReport::size_index
   /// Of a job that joins more than one. Then `planned` and all others are sums over these.
   std::vector<CommunicatorReport> communicators;
   std::optional<uint64_t> communicators_wanted;  ///< of such a job, if it is over after so many

@@ -30,6 +30,10 @@ double SizeSummary::difference_percent() const {
   return 100 * static_cast<double>((time - modelled).ps()) / static_cast<double>(modelled.ps());
 }
 
+double bus_factor(const JobReport& job, uint32_t size_index) {
+  return size_index < job.kinds.size() ? job.kinds[size_index].bus_factor : job.bus_factor;
+}
+
 std::vector<SizeSummary> summarise(const JobReport& job) {
   std::vector<SizeSummary> rows;
   for (const CollectiveReport& c : job.collectives) {

@@ -25,6 +25,9 @@ struct SizeSummary {
 };
 
 /// In order of size_index. After judge().
+/// nccl-tests' bus bandwidth over algorithm bandwidth, of the operations with this index.
+double bus_factor(const JobReport& job, uint32_t size_index);
+
 std::vector<SizeSummary> summarise(const JobReport& job);
 
 }  // namespace understudy

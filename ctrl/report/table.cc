@@ -39,15 +39,19 @@ std::string row_text(const JobReport& job, const SizeSummary& s) {
   const std::string wrong = s.wrong_elements ? std::to_string(*s.wrong_elements) : "N/A";
   const std::string right = job.not_judged.empty() ? "faithful" : "not judged";
   const std::string verdict = s.faithful ? right : "NOT FAITHFUL";
-  const std::string count = std::to_string(s.bytes / job.element);
-  const std::string type = type_word(job.type), size = std::to_string(s.bytes);
-  const std::string redop(job.reduction);
+  const bool listed = s.size_index >= job.kinds.size();
+  const uint32_t element = listed ? job.element : job.kinds[s.size_index].element;
+  const std::string count = std::to_string(s.bytes / element);
+  const std::string type = type_word(listed ? job.type : job.kinds[s.size_index].type);
+  const std::string size = std::to_string(s.bytes);
+  const std::string redop(listed ? job.reduction : "-");  // no feed tells it
   if (s.timed == 0) {
     return columns().row({size, count, type, redop, "-", "-", "-", "-", "-", wrong, "NOT DONE"});
   }
   const double algbw = s.algorithm_bandwidth() / 1e9;
   return columns().row({size, count, type, redop, format_text("%.2f", s.time.microseconds()),
-                        bandwidth_text(algbw), bandwidth_text(algbw * job.bus_factor),
+                        bandwidth_text(algbw),
+                        bandwidth_text(algbw * bus_factor(job, s.size_index)),
                         format_text("%.2f", s.modelled.microseconds()),
                         percent_text(s.difference_percent()), wrong, verdict});
 }
@@ -80,9 +84,11 @@ std::string failover_text(const FailoverReport& f) {
 
 std::string inferred_text(const InferenceReport& inferred) {
   uint64_t right = 0, unique = 0, late = 0, wrong = 0;
+  bool listed = false;
   Duration most;
   for (const InferredReport& o : inferred.operations) {
-    right += o.right ? 1 : 0;
+    right += o.right.value_or(false) ? 1 : 0;
+    listed = listed || o.right;
     unique += o.unique ? 1 : 0;
     late += o.late_messages;
     wrong += o.wrong_sizes;
@@ -91,18 +97,26 @@ std::string inferred_text(const InferenceReport& inferred) {
   std::string text;
   if (inferred.fed) {
     text = "# fed: " + count_text(inferred.operations.size(), "operation") + ", " +
-           std::to_string(right) + " as the real node did them; before they were told " +
-           count_text(late, "message") + " left late, by " + duration_text(most) + " at most\n";
+           (listed ? std::to_string(right) + " as the real node did them; " : "") +
+           "before they were told " + count_text(late, "message") + " left late, by " +
+           duration_text(most) + " at most\n";
     if (!inferred.lost.empty()) text += "# the feed lost track: " + inferred.lost + "\n";
     return text;
   }
   text = "# inferred: " + count_text(inferred.operations.size(), "operation") + ", " +
-         std::to_string(right) + " right, " + std::to_string(unique) +
+         (listed ? std::to_string(right) + " right, " : "") + std::to_string(unique) +
          " without another explanation; before they were known " + count_text(late, "message") +
          " left late, by " + duration_text(most) + " at most, and " + std::to_string(wrong) +
          " had another size\n" + least_sure_text(inferred);
   if (!inferred.lost.empty()) text += "# inference lost track: " + inferred.lost + "\n";
   return text;
+}
+
+/// Which operations a row is of, in a job that lists none.
+std::string kind_text(const JobReport& job, const SizeSummary& s) {
+  if (s.size_index >= job.kinds.size()) return "";
+  return "# " + std::to_string(s.bytes) + " B: " + job.kinds[s.size_index].text + ", " +
+         count_text(s.timed, "time") + "\n";
 }
 
 /// Of several real nodes each one's mean time, over the timed operations of a size.
@@ -247,8 +261,11 @@ std::string departures_text(const PortReport& port) {
 std::string job_table(const JobReport& job) {
   const std::vector<SizeSummary> rows = summarise(job);
   const std::string of = job.child_of.empty() ? "" : "child of '" + job.child_of + "', ";
-  std::string text = "# job '" + job.name + "': " + of + job.collective + ", " + job.algorithm +
-                     ", " + job.protocol + ", " + count_text(job.ranks.size() * job.gpus, "rank") +
+  const std::string what =
+      job.listed ? job.collective + ", " + job.algorithm + ", " + job.protocol
+                 : "what its programs do, " + count_text(job.collectives.size(), "operation");
+  std::string text = "# job '" + job.name + "': " + of + what + ", " +
+                     count_text(job.ranks.size() * job.gpus, "rank") +
                      (job.gpus > 1 ? " on " + count_text(job.ranks.size(), "node") : "") +
                      ", payload " + job.payload + "\n";
   if (!rows.empty()) text += "# " + time_source(rows) + "\n";
@@ -257,6 +274,7 @@ std::string job_table(const JobReport& job) {
   }
   text += columns().heading();
   for (const SizeSummary& s : rows) text += row_text(job, s);
+  for (const SizeSummary& s : rows) text += kind_text(job, s);
   for (const SizeSummary& s : rows) {
     if (job.real_nodes.size() > 1 && s.timed > 0) text += nodes_text(job, s);
   }

@@ -112,7 +112,7 @@ JobReport job_report(const Config& config, size_t job, const CollectiveProgress&
       bus_factor(from.collective, static_cast<uint32_t>(from.ranks.size()) * report.gpus);
   report.reduction = reduces(from.collective) ? name_of(kReduceOpNames, from.reduction) : "none";
   report.payload = from.payload == PayloadMode::kExact ? "exact" : "synthetic";
-  report.planned = operations.size();
+  report.listed = from.listed;
   report.failed = progress.failed.load(std::memory_order_acquire);
   if (report.failed) report.failed_at = Time::from_ps(progress.failed_at);
   report.violations = progress.violations.load(std::memory_order_relaxed);
@@ -120,16 +120,21 @@ JobReport job_report(const Config& config, size_t job, const CollectiveProgress&
 
   const std::vector<uint64_t> kinds = bytes_of_kinds(from);
   const size_t finished = progress.finished.load(std::memory_order_acquire);
+  // One that a real rank has left in its middle is not done.
+  const size_t begun = progress.entered.load(std::memory_order_relaxed);
+  report.planned = from.listed                               ? operations.size()
+                   : from.operations == OperationsMode::kFed ? std::max(begun, finished)
+                                                             : finished;
   for (size_t i = 0; i < finished; ++i) {
     const CollectiveResult& result = progress.results[i];
-    const JobOperation& operation = operations[i];
+    const JobOperation& operation = operations[from.listed ? i : 0];
     CollectiveReport c;
     c.size_index = operation.size;
     c.bytes = kinds[operation.size];
     c.warmup = operation.warmup;
     c.iteration = operation.iteration;
     c.entry = result.entry;
-    c.modelled = modelled(i);
+    c.modelled = modelled(from.listed ? i : 0);
     c.measured = result.end - result.entry;
     c.lateness = result.lateness;
     c.size_mismatches = result.size_mismatches;

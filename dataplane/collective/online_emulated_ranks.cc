@@ -277,6 +277,7 @@ void OnlineEmulatedRanks::look_for_next(Time now, uint64_t from) {
 void OnlineEmulatedRanks::see_entry(uint64_t number, uint32_t link, Time entry) {
   if (shown_of_ == number) return;
   shown_of_ = number;
+  progress_.entered.store(static_cast<uint32_t>(number + 1), std::memory_order_relaxed);
   const std::vector<uint64_t>& before = number < known_ ? at(number)->base : settled_;
   bool busy = false;
   for (uint32_t l = 0; l < links_.size() && !busy; ++l) {

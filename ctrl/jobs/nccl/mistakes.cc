@@ -46,6 +46,17 @@ std::string left_early_text(const CollectiveSetup& setup, const CollectiveProgre
          " were done";
 }
 
+std::string left_inside_text(const CollectiveProgress& progress, const InferenceReport& found,
+                             const std::string& who) {
+  const size_t done = progress.finished;
+  if (progress.entered <= done || !found.lost.empty()) return {};
+  std::string text = who + " has gone in the middle of operation " + std::to_string(done + 1);
+  if (done < found.operations.size()) text += " (" + found.operations[done].operation + ")";
+  return text +
+         ": its process has ended, or has aborted the communicator (ncclCommAbort); "
+         "operations before it were done";
+}
+
 std::string rank_text(const Config& config, const JobConfig& job, const CollectiveSetup& setup,
                       uint32_t rank) {
   return "rank " + std::to_string(rank) + " (" +

@@ -7,6 +7,7 @@
 
 #include "ctrl/compile/collective.h"
 #include "ctrl/config/config.h"
+#include "ctrl/report/run_report.h"
 #include "dataplane/base/units.h"
 
 namespace understudy {
@@ -34,6 +35,10 @@ class NcclMistakes {
 /// `who`: of them who has left, as a sentence names it.
 std::string left_early_text(const CollectiveSetup& setup, const CollectiveProgress& progress,
                             const std::string& who);
+
+/// The same of a job that lists no operations and whose feed told `found`: in the middle of one.
+std::string left_inside_text(const CollectiveProgress& progress, const InferenceReport& found,
+                             const std::string& who);
 
 /// "rank 1 (gpu)"
 std::string rank_text(const Config& config, const JobConfig& job, const CollectiveSetup& setup,

@@ -274,7 +274,11 @@ std::string NcclJob::who(uint32_t rank) const { return rank_text(config_, job_, 
 
 std::string NcclJob::gone() const {
   const std::vector<uint32_t> left = communicator_->left();
-  if (job_.operations != OperationsMode::kTold || left.empty()) return {};
+  if (left.empty()) return {};
+  if (!job_.listed && job_.operations == OperationsMode::kFed) {
+    return left_inside_text(emulated().progress(), *emulated().found(), who(left.front()));
+  }
+  if (job_.operations != OperationsMode::kTold) return {};
   return left_early_text(setup(), emulated().progress(), who(left.front()));
 }
 

@@ -7,6 +7,7 @@
 #include "collective_model/schedule/group.h"
 #include "collective_model/schedule/p2p.h"
 #include "ctrl/compile/collective_shape.h"
+#include "ctrl/compile/modelled_time.h"
 #include "ctrl/config/job_operation.h"
 #include "ctrl/schedule/job_schedule.h"
 #include "dataplane/base/try.h"
@@ -104,6 +105,10 @@ tl::unexpected<Error> OperationMaker::no_connection(const Connection& connection
   return fail("the job has no connection from rank " + std::to_string(connection.from) +
               " to rank " + std::to_string(connection.to) + " on channel " +
               std::to_string(connection.channel));
+}
+
+Result<Duration> OperationMaker::modelled(const Kernel& kernel) const {
+  return modelled_time(told_, TRY(plan_of(kernel)));
 }
 
 Result<std::unique_ptr<OnlineOperation>> OperationMaker::make(const Kernel& kernel) const {

@@ -39,6 +39,9 @@ class OperationMaker {
   const Communicator& communicator() const { return communicator_; }
   /// A kernel with its plan, or why the job cannot do it.
   Result<std::unique_ptr<OnlineOperation>> make(const Kernel& kernel) const;
+  /// What it takes where nothing but the model delays it, and it follows no other one. Errors: as
+  /// make().
+  Result<Duration> modelled(const Kernel& kernel) const;
 
  private:
   Result<PlanInput> plan_of(const Kernel& kernel) const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "collective_model/predict/time_model.h"
 #include "dataplane/base/try.h"
 
 namespace understudy {
@@ -165,8 +166,32 @@ void OperationSource::conclude(const Belief& belief) {
   report.explanations.reset();
   if (belief.explanations != SizeSet::kUnbounded) report.explanations = belief.explanations;
   if (belief.other) report.other = text_of(*belief.other);
-  report.right = right(*last_shape_, concluded());
+  if (job_.listed) {
+    report.right = right(*last_shape_, concluded());
+  } else {
+    const auto kind =
+        std::ranges::find_if(kinds_, [&](const Kernel& known) { return same(known, last_); });
+    kind_of_.push_back(static_cast<uint32_t>(kind - kinds_.begin()));
+    if (kind == kinds_.end()) kinds_.push_back(last_);
+  }
   report_.operations.push_back(std::move(report));
+}
+
+Result<OperationSource::Found> OperationSource::found() const {
+  Found found;
+  found.kind_of = kind_of_;
+  for (const Kernel& kernel : kinds_) {
+    uint64_t bytes = 0;
+    for (const Operation& operation : kernel) bytes += operation.bytes();
+    const Operation& first = kernel.front();
+    found.kinds.push_back({.text = text_of(kernel),
+                           .bytes = bytes,
+                           .type = std::string(name_of(kDataTypeNames, first.type)),
+                           .element = element_bytes(first.type),
+                           .bus_factor = bus_factor(first.collective, told_.ranks())});
+    found.modelled.push_back(TRY(maker_.modelled(kernel)));
+  }
+  return found;
 }
 
 /// It has the messages of the operation that the client plays.

@@ -41,6 +41,15 @@ class OperationSource : public OnlineListener {
   virtual void end() {}
   /// What was found, once the run is over.
   const InferenceReport& report() const { return report_; }
+  /// Of a job that lists no operations: which kinds were found, with what each takes where nothing
+  /// but the model delays it, and each operation's place among them. Plans of many ranks take
+  /// milliseconds to make. Error: a plan's numbers do not fit together.
+  struct Found {
+    std::vector<FoundKind> kinds;
+    std::vector<Duration> modelled;  ///< by kind
+    std::vector<uint32_t> kind_of;   ///< by operation
+  };
+  Result<Found> found() const;
 
  protected:
   virtual void handle(Time now, const OnlineNotice& notice) = 0;
@@ -98,6 +107,9 @@ class OperationSource : public OnlineListener {
   std::map<OnlineOperation*, Made> owned_;  ///< that the shard has
   std::deque<Made> finished_;               ///< that may be used again
   Kernel last_;                             ///< that was handed over
+  // Of a job that lists no operations:
+  std::vector<Kernel> kinds_;
+  std::vector<uint32_t> kind_of_;  ///< of operations that are concluded
   const CollectiveShape* last_shape_ = nullptr;
 };
 

@@ -13,8 +13,14 @@ using report_parts::Json;
 using report_parts::list;
 using report_parts::or_null;
 
-Json collective_json(const CollectiveReport& c) {
+/// What it was, in a job that lists no operations.
+void add_kind(Json& out, const JobReport& job, uint32_t size_index) {
+  if (size_index < job.kinds.size()) out["operation"] = job.kinds[size_index].text;
+}
+
+Json collective_json(const JobReport& job, const CollectiveReport& c) {
   Json out;
+  add_kind(out, job, c.size_index);
   out["size_bytes"] = c.bytes;
   out["size_index"] = c.size_index;
   out["iteration"] = c.iteration;
@@ -33,9 +39,10 @@ Json collective_json(const CollectiveReport& c) {
   return out;
 }
 
-Json summary_json(const SizeSummary& s, double bus_factor) {
+Json summary_json(const JobReport& job, const SizeSummary& s) {
   const auto whole = [](double value) { return static_cast<uint64_t>(std::llround(value)); };
   Json out;
+  add_kind(out, job, s.size_index);
   out["size_bytes"] = s.bytes;
   out["size_index"] = s.size_index;
   out["timed"] = s.timed;
@@ -43,7 +50,7 @@ Json summary_json(const SizeSummary& s, double bus_factor) {
   out["time_ps"] = s.time.ps();
   out["modelled_ps"] = s.modelled.ps();
   out["algbw_bytes_per_second"] = whole(s.algorithm_bandwidth());
-  out["busbw_bytes_per_second"] = whole(s.algorithm_bandwidth() * bus_factor);
+  out["busbw_bytes_per_second"] = whole(s.algorithm_bandwidth() * bus_factor(job, s.size_index));
   out["wrong_elements"] = or_null(s.wrong_elements);
   out["faithful"] = s.faithful;
   return out;
@@ -65,7 +72,7 @@ Json inferred_json(const InferenceReport& inferred) {
       one["explanations"] = or_null(o.explanations);
       one["other"] = o.other.empty() ? Json(nullptr) : Json(o.other);
     }
-    one["right"] = o.right;
+    one["right"] = or_null(o.right);
     one["late_messages"] = o.late_messages;
     one["late_ps"] = o.late.ps();
     if (!inferred.fed) one["wrong_sizes"] = o.wrong_sizes;
@@ -113,7 +120,7 @@ Json job_json(const JobReport& job, bool real_time) {
   if (!job.not_judged.empty()) out["not_judged"] = job.not_judged;
   out["ranks"] = job.ranks;
   out["gpus"] = job.gpus;
-  out["planned"] = job.planned;
+  out["planned"] = job.listed ? Json(job.planned) : Json(nullptr);
   out["done"] = job.collectives.size();
   out["failed"] = job.failed;
   if (!job.standing.empty()) out["standing"] = job.standing;
@@ -146,10 +153,9 @@ Json job_json(const JobReport& job, bool real_time) {
   }
   if (job.real_nodes.size() > 1) out["real_nodes"] = job.real_nodes;
   if (job.inferred) out[job.inferred->fed ? "fed" : "inferred"] = inferred_json(*job.inferred);
-  out["sizes"] =
-      list(summarise(job), [&](const SizeSummary& s) { return summary_json(s, job.bus_factor); });
+  out["sizes"] = list(summarise(job), [&](const SizeSummary& s) { return summary_json(job, s); });
   out["collectives"] = list(job.collectives, [&](const CollectiveReport& c) {
-    Json one = collective_json(c);
+    Json one = collective_json(job, c);
     if (!job.communicators.empty()) one["communicator"] = c.communicator + 1;
     return one;
   });

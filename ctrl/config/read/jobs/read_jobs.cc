@@ -28,6 +28,7 @@ class JobReader {
     const bool is_child = table_.any("child_of") != nullptr;
     if (is_child) read_as_child();
     if (const auto name = table_.text("name")) read_name(*name);
+    job_.listed = is_listed();
     read_operation(table_, context_, job_);
     const auto nic = is_child ? std::nullopt : table_.integer("nic", 0, kMostNics - 1);
     if (nic) job_.nic = static_cast<unsigned>(nic->value);
@@ -93,6 +94,17 @@ class JobReader {
   }
 
  private:
+  /// Without sizes it is whatever a program does that others tell of, or that shows what it does.
+  bool is_listed() {
+    const TomlNode* const operations = table_.any("operations");
+    const TomlNode* const collective = table_.any("collective");
+    const bool found_out =
+        operations != nullptr && (operations->text == "fed" || operations->text == "inferred");
+    const bool joins = table_.any("join") != nullptr || table_.any("child_of") != nullptr;
+    const bool has_matrix = collective != nullptr && collective->text == "all_to_all_v";
+    return !found_out || !joins || has_matrix || table_.any("sizes") != nullptr;
+  }
+
   void read_as_child() {
     communicators_ = read_child(table_, context_, job_, number_);
     ranks_complete_ = communicators_ > 0;
@@ -248,7 +260,22 @@ class JobReader {
     job_.sizes.push_back(size.value);
   }
 
+  /// Of a job that lists no operations.
+  void take_usual_size() {
+    constexpr uint64_t kUsual = 1 << 20;
+    const uint64_t unit = element_bytes(job_.type) * std::max<uint64_t>(rank_count(), 1);
+    job_.sizes.push_back((kUsual + unit - 1) / unit * unit);
+    for (const char* key : {"iterations", "warmup", "root", "group"}) {
+      const TomlNode* const given = table_.any(key);
+      if (given == nullptr) continue;
+      table_.error(given->line, key, given->describe(),
+                   "without sizes the job is whatever its programs do, and as often: give sizes, "
+                   "too, or leave it out");
+    }
+  }
+
   void read_sizes() {
+    if (!job_.listed) return take_usual_size();
     if (job_.collective == Collective::kAllToAllV) {
       read_matrix(table_, job_, rank_count());
       return;

@@ -20,7 +20,7 @@ void check_choice(TableReader& table, const JobConfig& job) {
 }  // namespace
 
 void read_operation(TableReader& table, ReadContext& context, JobConfig& job) {
-  table.require("collective", "\"all_reduce\", or another collective");
+  if (job.listed) table.require("collective", "\"all_reduce\", or another collective");
   table.choice_among("collective", kCollectiveNames, job.collective);
   const TomlNode* algorithm = table.any("algorithm");
   if (algorithm != nullptr && algorithm->kind == TomlNode::Kind::kArray) {
