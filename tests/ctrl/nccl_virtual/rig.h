@@ -17,7 +17,7 @@ struct Case {
   std::string collective = "all_reduce";
   std::string algorithm = "ring", protocol = "simple";
   unsigned ranks = 4, channels = 2;
-  std::string sizes = "\"200000B\"";
+  std::string sizes = "\"200000B\"";  ///< empty: whatever the real rank does
   std::string payload = "synthetic";
   unsigned real = 0;  ///< the reference rank's number
   std::string more = {};
@@ -72,10 +72,11 @@ inline std::string text_of(const Case& c, uint32_t minor, const std::string& joi
   const Nodes nodes = c.reals.empty() ? nodes_of_one(c) : nodes_of(c);
   return "format = 1\n[[prefix]]\nnic = 0\nv4 = \"10.9.0.0/16\"\n" + nodes.text +
          "[[job]]\nname = \"job\"\ncollective = \"" + c.collective + "\"\nalgorithm = \"" +
-         c.algorithm + "\"\nprotocol = \"" + c.protocol + "\"\nranks = [" + nodes.ranks +
-         "]\nsizes = [" + c.sizes + "]\nchannels = " + std::to_string(c.channels) +
-         "\npayload = \"" + c.payload + "\"\nnccl = \"2." + std::to_string(minor) +
-         "\"\njoin = { " + join + " }\ninterval = \"" + c.interval + "\"\n" + c.more;
+         c.algorithm + "\"\nprotocol = \"" + c.protocol + "\"\nranks = [" + nodes.ranks + "]\n" +
+         (c.sizes.empty() ? "" : "sizes = [" + c.sizes + "]\n") +
+         "channels = " + std::to_string(c.channels) + "\npayload = \"" + c.payload +
+         "\"\nnccl = \"2." + std::to_string(minor) + "\"\njoin = { " + join + " }\ninterval = \"" +
+         c.interval + "\"\n" + c.more;
 }
 
 inline Config config_of_case(const Case& c, const std::string& text) {
