@@ -1,6 +1,7 @@
 // What a job of JobRunner came to: emulated ranks' view, what programs told, reference nodes'.
 #include <algorithm>
 
+#include "ctrl/jobs/found_model.h"
 #include "ctrl/jobs/job_runner.h"
 #include "ctrl/jobs/packet_model.h"
 #include "ctrl/report/inference_doubt.h"
@@ -32,21 +33,24 @@ void append_communicator(JobReport& all, JobReport last) {
 }
 
 /// What the operations of a job were that lists none.
-void take_found(JobReport& report, const OperationSource& source) {
-  auto found = source.found();
-  if (!found) {
-    report.not_judged = found.error().text;
-    return;
+void take_found(JobReport& report, const Config& config, const JobConfig& job,
+                const OperationSource& source) {
+  std::vector<Duration> times;
+  for (const Kernel& kernel : source.kinds()) {
+    report.kinds.push_back(source.describe(kernel));
+    auto model = model_of_found(config, job, source, kernel);
+    const std::string doubt = model ? model->doubt : model.error().text;
+    if (report.not_judged.empty()) report.not_judged = doubt;
+    times.push_back(model ? model->time : Duration());
   }
-  std::vector<uint32_t> times(found->kinds.size());
-  for (size_t i = 0; i < std::min(report.collectives.size(), found->kind_of.size()); ++i) {
+  std::vector<uint32_t> before(times.size());
+  for (size_t i = 0; i < std::min(report.collectives.size(), source.kind_of().size()); ++i) {
     CollectiveReport& c = report.collectives[i];
-    c.size_index = found->kind_of[i];
-    c.bytes = found->kinds[c.size_index].bytes;
-    c.iteration = times[c.size_index]++;
-    c.modelled = found->modelled[c.size_index];
+    c.size_index = source.kind_of()[i];
+    c.bytes = report.kinds[c.size_index].bytes;
+    c.iteration = before[c.size_index]++;
+    c.modelled = times[c.size_index];
   }
-  report.kinds = std::move(found->kinds);
 }
 
 void add_answered(JobReport& report, const AnsweredReport& answered) {
@@ -105,7 +109,9 @@ JobReport JobRunner::report_of_last(size_t index) const {
   }
   if (const InferenceReport* found = job.emulated->found()) {
     report.inferred = *found;
-    if (!report.listed) take_found(report, *job.emulated->source());
+    if (!report.listed) {
+      take_found(report, config_, config_.jobs[index], *job.emulated->source());
+    }
     if (report.not_judged.empty()) report.not_judged = inference_doubt(*found);
   }
   report.left_at = job.ended_at;

@@ -177,21 +177,15 @@ void OperationSource::conclude(const Belief& belief) {
   report_.operations.push_back(std::move(report));
 }
 
-Result<OperationSource::Found> OperationSource::found() const {
-  Found found;
-  found.kind_of = kind_of_;
-  for (const Kernel& kernel : kinds_) {
-    uint64_t bytes = 0;
-    for (const Operation& operation : kernel) bytes += operation.bytes();
-    const Operation& first = kernel.front();
-    found.kinds.push_back({.text = text_of(kernel),
-                           .bytes = bytes,
-                           .type = std::string(name_of(kDataTypeNames, first.type)),
-                           .element = element_bytes(first.type),
-                           .bus_factor = bus_factor(first.collective, told_.ranks())});
-    found.modelled.push_back(TRY(maker_.modelled(kernel)));
-  }
-  return found;
+FoundKind OperationSource::describe(const Kernel& kernel) const {
+  const Operation& first = kernel.front();
+  uint64_t bytes = 0;
+  for (const Operation& operation : kernel) bytes += operation.bytes();
+  return {.text = text_of(kernel),
+          .bytes = bytes,
+          .type = std::string(name_of(kDataTypeNames, first.type)),
+          .element = element_bytes(first.type),
+          .bus_factor = bus_factor(first.collective, told_.ranks())};
 }
 
 /// It has the messages of the operation that the client plays.

@@ -41,15 +41,16 @@ class OperationSource : public OnlineListener {
   virtual void end() {}
   /// What was found, once the run is over.
   const InferenceReport& report() const { return report_; }
-  /// Of a job that lists no operations: which kinds were found, with what each takes where nothing
-  /// but the model delays it, and each operation's place among them. Plans of many ranks take
-  /// milliseconds to make. Error: a plan's numbers do not fit together.
-  struct Found {
-    std::vector<FoundKind> kinds;
-    std::vector<Duration> modelled;  ///< by kind
-    std::vector<uint32_t> kind_of;   ///< by operation
-  };
-  Result<Found> found() const;
+  // Of a job that lists no operations:
+
+  /// Which kinds were found.
+  const std::vector<Kernel>& kinds() const { return kinds_; }
+  FoundKind describe(const Kernel& kernel) const;
+  /// Of each operation, its place in kinds().
+  const std::vector<uint32_t>& kind_of() const { return kind_of_; }
+  /// By its plan with every rank emulated, where it follows no other one. Error: the plan's numbers
+  /// do not fit together.
+  Result<Duration> plan_time(const Kernel& kernel) const { return maker_.modelled(kernel); }
 
  protected:
   virtual void handle(Time now, const OnlineNotice& notice) = 0;
