@@ -146,6 +146,7 @@ class OnlineEmulatedRanks final : public Endpoint,
   bool feed(Time now, OnlineOperation& op, uint64_t place);
   bool tell(Time now, OnlineOperation& op, Input& input, Time time);
   void tell_put_off(Time now, OnlineOperation& op);
+  bool tell_inner(Time now, OnlineOperation& op, uint32_t inner, uint64_t k);
   bool agrees(Time now, const OnlineOperation& op, const Input& input);
   void install(Time now, OnlineOperation& op);
   bool crosses(const OnlineOperation& op) const;

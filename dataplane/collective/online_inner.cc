@@ -54,10 +54,20 @@ void OnlineEmulatedRanks::inner_received(uint32_t inner, Time now) {
   const uint64_t message = inner_[inner].received++;
   OnlineOperation* op = inner_operation(inner, message);
   if (op == nullptr || given_up_) return;
-  op->plan->on_real_data(job_.inner[inner].to, op->shape->inner_uses[inner].to,
-                         message - op->inner_base[inner], now);
-  take(now, *op, std::max(op->heard, op->inner_late));
+  // The first ones of an operation come, by credits that were granted ahead, to ranks that are still
+  // in the one before.
+  const uint64_t k = message - op->inner_base[inner];
+  if (!tell_inner(now, *op, inner, k)) op->inner_put_off.emplace_back(inner, k);
+  tell_put_off(now, *op);
   finish(now);
+}
+
+bool OnlineEmulatedRanks::tell_inner(Time now, OnlineOperation& op, uint32_t inner, uint64_t k) {
+  if (!op.plan->on_real_data(job_.inner[inner].to, op.shape->inner_uses[inner].to, k, now)) {
+    return false;
+  }
+  take(now, op, std::max(op.heard, op.inner_late));
+  return true;
 }
 
 void OnlineEmulatedRanks::inner_reaches(uint32_t flow, Time at) {
@@ -72,6 +82,7 @@ void OnlineEmulatedRanks::inner_acknowledged(uint32_t inner, Time now) {
   op->plan->on_acknowledged(job_.inner[inner].from, op->shape->inner_uses[inner].from,
                             message - op->inner_base[inner], now);
   take(now, *op, std::max(op->heard, op->inner_late));
+  tell_put_off(now, *op);
   finish(now);
 }
 

@@ -29,6 +29,7 @@ struct OnlineOperation {
         done(job.ranks(), Time::never()),
         put_off_of(job.links.size()) {
     put_off.reserve(1024);
+    inner_put_off.reserve(1024);
   }
 
   /// Makes a finished one ready for another operation of its kind.
@@ -36,6 +37,7 @@ struct OnlineOperation {
     entered.assign(entered.size(), false);
     done.assign(done.size(), Time::never());
     put_off.clear();
+    inner_put_off.clear();
     put_off_of.assign(put_off_of.size(), 0);
     began = over = finished = false;
     to_acknowledge = acknowledged = 0;
@@ -61,10 +63,12 @@ struct OnlineOperation {
   std::vector<uint64_t> inner_base;  ///< by inner connection: the same
   std::vector<bool> entered;         ///< by rank
   std::vector<Time> done;            ///< by rank
-  /// What has come that a guess's plan was not ready for: places in the emulated ranks' inputs,
+  /// What has come that the plan was not ready for: places in the emulated ranks' inputs,
   /// ascending, and how many of each link.
   std::vector<uint64_t> put_off;
   std::vector<uint32_t> put_off_of;
+  /// The same of messages between emulated ranks: inner connection and message, in their order.
+  std::vector<std::pair<uint32_t, uint64_t>> inner_put_off;
   bool began = false;     ///< something of a real rank has come
   bool over = false;      ///< nothing replaces it any more
   bool finished = false;  ///< nothing of it is to come

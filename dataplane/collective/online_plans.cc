@@ -39,8 +39,9 @@ bool OnlineEmulatedRanks::feed(Time now, OnlineOperation& op, uint64_t place) {
   return true;
 }
 
-/// The same with what the plan takes for the time of that. False if a guess's plan is not ready for
-/// it: what another guess had set free may come before the plan of this one has done so.
+/// The same with what the plan takes for the time of that. False if the plan is not ready for it:
+/// what another guess had set free may come before the plan of this one has done so; and by credits
+/// that were granted ahead a real rank sends to a rank that is still in the operation before.
 bool OnlineEmulatedRanks::tell(Time now, OnlineOperation& op, Input& input, Time time) {
   const uint32_t link = input.link;
   const uint64_t k = input.message - op.base[link];
@@ -70,10 +71,7 @@ bool OnlineEmulatedRanks::tell(Time now, OnlineOperation& op, Input& input, Time
     case Input::Kind::kData:
       break;
   }
-  if (!op.plan->on_real_data(rank, connection, k, time)) {
-    if (!op.sure) return false;
-    ++progress_.violations;
-  }
+  if (!op.plan->on_real_data(rank, connection, k, time)) return false;
   input.fed = true;
   op.end = std::max(op.end, input.time);
   op.bytes_received += input.bytes;
@@ -83,10 +81,19 @@ bool OnlineEmulatedRanks::tell(Time now, OnlineOperation& op, Input& input, Time
   return true;
 }
 
-/// Tells a guess's plan what it was not ready for, as if it came now.
+/// Tells a plan what it was not ready for, as if it came now.
 void OnlineEmulatedRanks::tell_put_off(Time now, OnlineOperation& op) {
-  for (bool more = !op.put_off.empty(); more;) {
+  for (bool more = !op.put_off.empty() || !op.inner_put_off.empty(); more;) {
     more = false;
+    for (size_t i = 0; i < op.inner_put_off.size();) {
+      const auto [inner, k] = op.inner_put_off[i];
+      if (!tell_inner(now, op, inner, k)) {
+        ++i;
+        continue;
+      }
+      op.inner_put_off.erase(op.inner_put_off.begin() + static_cast<ptrdiff_t>(i));
+      more = true;
+    }
     for (const uint64_t place : op.put_off) {
       op.put_off_of[inputs_[place & (inputs_.size() - 1)].link] = 0;
     }
