@@ -33,12 +33,15 @@ Bytes build_list(const IbLayout& layout, const IbSide& side) {
 }
 
 Bytes build_metadata(const IbLayout& layout, const IbSide& side) {
-  Bytes out(static_cast<size_t>(layout.bytes));
+  // Up to 2.23, which have no list of devices, NCCL sends what its stack had where it writes nothing.
+  Bytes out(static_cast<size_t>(layout.bytes), layout.list_bytes > 0 ? 0 : 0xa7);
+  const auto clear = [&](int at, int bytes) { std::fill_n(out.begin() + at, bytes, uint8_t{0}); };
   const auto put_gid = [&](const IpAddress& address, int at) {
     const auto gid = address.gid();
     std::copy(gid.begin(), gid.end(), out.begin() + at);
   };
   if (layout.devices == kAbsent) {
+    clear(0, 4);  // LID
     out[4] = kPort;
     out[5] = kEthernet;
     for (size_t i = 0; i < side.qpns.size(); ++i) {
@@ -49,6 +52,7 @@ Bytes build_metadata(const IbLayout& layout, const IbSide& side) {
     put32(out, layout.address - 4, side.rkeys[0]);
   } else {
     for (size_t i = 0; i < side.qpns.size(); ++i) {
+      clear(24 * static_cast<int>(i), 24);  // no ECE
       put32(out, 24 * static_cast<int>(i), side.qpns[i]);
       put32(out, 24 * static_cast<int>(i) + 20, static_cast<uint32_t>(i % side.gids.size()));
     }
@@ -62,8 +66,10 @@ Bytes build_metadata(const IbLayout& layout, const IbSide& side) {
     put_further(side.probing, 0);
     put_further(side.recovery, layout.device_count);
     std::string name;
+    clear(layout.names, layout.name_bytes);
     for (size_t d = 0; d < side.gids.size(); ++d) {
       const int at = layout.devices + 56 * static_cast<int>(d);
+      clear(at, 16);
       out[static_cast<size_t>(at + 4)] = kPort;
       put32(out, at + 8, static_cast<uint32_t>(side.mtu));
       out[static_cast<size_t>(at + 12)] = kEthernet;

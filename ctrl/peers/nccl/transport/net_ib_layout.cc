@@ -42,6 +42,7 @@ constexpr NetIbLayout several_devices(NcclVersion since, std::string_view name, 
                                       uint16_t bytes) {
   NetIbLayout l;
   l.since = since;
+  l.cleared = since >= NcclVersion{24};
   l.name = name;
   l.most_devices = devices;
   l.bytes = bytes;
@@ -83,6 +84,7 @@ constexpr NetIbLayout layout_18() {
   l.name = "2.18";
   l.most_devices = 1;
   l.bytes = 552;
+  l.cleared = false;
   l.qpn = {8, 4};
   l.port = 4;
   l.link_layer = 5;

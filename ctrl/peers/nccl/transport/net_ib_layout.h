@@ -31,6 +31,8 @@ struct NetIbLayout {
 
   // ncclIbConnectionMetadata.
   uint16_t bytes = 0;
+  /// What NCCL does not fill in is zero (net_ib.cc from 2.24 on). Before, it is what its stack had.
+  bool cleared = true;
   NetIbColumn qpn;            ///< u32
   NetIbColumn ece;            ///< 12 bytes
   NetIbColumn ece_supported;  ///< i32

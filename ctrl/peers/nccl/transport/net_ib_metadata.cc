@@ -86,7 +86,8 @@ void write_device(const NetIbLayout& layout, const NetIbDevice& device, size_t d
 
 }  // namespace
 
-Result<NetIbEnd> read_net_ib(const NetIbLayout& layout, std::span<const uint8_t> bytes) {
+Result<NetIbEnd> read_net_ib(const NetIbLayout& layout, std::span<const uint8_t> bytes,
+                             uint32_t queue_pairs) {
   NetIbEnd end;
   const int32_t devices = layout.devices == 0 ? 1 : nccl_i32(bytes, layout.devices);
   if (devices < 1 || devices > layout.most_devices) {
@@ -94,7 +95,11 @@ Result<NetIbEnd> read_net_ib(const NetIbLayout& layout, std::span<const uint8_t>
                 std::to_string(layout.most_devices));
   }
   bool over = false;
-  for (size_t q = 0; q < kNetIbQueuePairs; ++q) {
+  const size_t written =
+      layout.cleared
+          ? kNetIbQueuePairs
+          : std::min<size_t>(static_cast<size_t>(devices) * queue_pairs, kNetIbQueuePairs);
+  for (size_t q = 0; q < written; ++q) {
     const auto qpn = nccl_u32(bytes, place_in(layout.qpn, q));
     over |= qpn == 0;
     if (qpn == 0) continue;

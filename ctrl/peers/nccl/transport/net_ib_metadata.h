@@ -37,9 +37,11 @@ struct NetIbEnd {
   std::vector<Qpn> probing, recovery;
 };
 
-/// `bytes`: as many as the layout says. Errors say what is wrong in it, for devices of Ethernet:
-/// all that is not done here is refused.
-Result<NetIbEnd> read_net_ib(const NetIbLayout& layout, std::span<const uint8_t> bytes);
+/// `bytes`: as many as the layout says. `queue_pairs`: of each device, as the job has them: how many
+/// there are can be read where the layout is cleared only. Errors say what is wrong in it, for
+/// devices of Ethernet: all that is not done here is refused.
+Result<NetIbEnd> read_net_ib(const NetIbLayout& layout, std::span<const uint8_t> bytes,
+                             uint32_t queue_pairs);
 /// Writes it over `bytes`, in which what else there is stays: extensions that are negotiated (ECE)
 /// are switched off. Takes no more devices than the layout has.
 void write_net_ib(const NetIbLayout& layout, const NetIbEnd& end, std::span<uint8_t> bytes);

@@ -19,7 +19,7 @@ constexpr size_t kNetIbWordBytes = 4;    // i32 ready
 
 /// 2.29.2 and 2.29.3 leave out what 2.29.7 has before the devices, where it has zeros as a rule.
 bool looks_early(std::span<const uint8_t> bytes) {
-  return read_net_ib(early_net_ib_layout_2_29(), bytes).has_value();
+  return read_net_ib(early_net_ib_layout_2_29(), bytes, 1).has_value();
 }
 
 /// NCCL on the real node and the job do not agree on what one NIC is; empty if they do.
@@ -306,7 +306,7 @@ NcclLinkRequest NetIbPeer::link_to(const NetIbEnd& end) const {
 }
 
 void NetIbPeer::metadata(Time now) {
-  const auto read = read_net_ib(*layout_, piece_);
+  const auto read = read_net_ib(*layout_, piece_, settings_.queue_pairs);
   if (!read) {
     return fail(now, "the real rank's metadata, taken for that of NCCL " +
                          std::string(layout_->name) + ": " + read.error().text);
@@ -363,7 +363,7 @@ void NetIbPeer::ask(Time, bool reserve) {
 uint8_t NetIbPeer::own_traffic_class() const {
   if (settings_.traffic_class) return *settings_.traffic_class;
   if (layout_->traffic_class == 0 || seen_.metadata.empty()) return settings_.sender.traffic_class;
-  const auto read = read_net_ib(*layout_, seen_.metadata);
+  const auto read = read_net_ib(*layout_, seen_.metadata, settings_.queue_pairs);
   return read ? static_cast<uint8_t>(read->traffic_class) : settings_.sender.traffic_class;
 }
 
@@ -394,7 +394,7 @@ void NetIbPeer::send_metadata(const EndpointReady& ours) {
   NetIbEnd end;
   if (bytes.size() == layout_->bytes) {
     // What was copied has been read before.
-    if (const auto read = read_net_ib(*layout_, bytes)) end = *read;
+    if (const auto read = read_net_ib(*layout_, bytes, settings_.queue_pairs)) end = *read;
   } else {
     bytes.assign(layout_->bytes, 0);
     name_net_ib(*layout_, "understudy", bytes);
