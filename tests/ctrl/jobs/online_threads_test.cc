@@ -99,7 +99,7 @@ TEST(ReactiveThreads, FedAndInferred) {
       const InferenceReport report = found(collective, operations);
       EXPECT_EQ(report.lost, "");
       ASSERT_EQ(report.operations.size(), 6u);
-      for (const InferredReport& o : report.operations) EXPECT_TRUE(o.right) << o.operation;
+      for (const InferredReport& o : report.operations) EXPECT_EQ(o.right, true) << o.operation;
     }
   }
 }

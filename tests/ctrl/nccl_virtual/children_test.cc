@@ -423,7 +423,7 @@ TEST(NcclChildJobs, AreFed) {
       EXPECT_EQ(report.inferred->lost, "");
       ASSERT_EQ(report.inferred->operations.size(), 2U);
       EXPECT_EQ(report.child_of, "");
-      for (const InferredReport& o : report.inferred->operations) EXPECT_TRUE(o.right);
+      for (const InferredReport& o : report.inferred->operations) EXPECT_EQ(o.right, true);
       if (told.empty()) {
         EXPECT_EQ(report.answered.operations, 3U);
         EXPECT_NE(report.not_judged.find("3 operations in "), std::string::npos);
@@ -437,7 +437,7 @@ TEST(NcclChildJobs, AreFed) {
       ASSERT_TRUE(of_child.inferred);
       EXPECT_EQ(of_child.inferred->lost, "");
       ASSERT_EQ(of_child.inferred->operations.size(), 3U);
-      for (const InferredReport& o : of_child.inferred->operations) EXPECT_TRUE(o.right);
+      for (const InferredReport& o : of_child.inferred->operations) EXPECT_EQ(o.right, true);
     }
   }
 }

@@ -95,7 +95,7 @@ TEST(NcclUnlisted, EachKindHasARowOfItsOwn) {
       EXPECT_EQ(o.iteration, i % program.times);
       EXPECT_EQ(o.modelled, listed[o.size_index]);
     }
-    for (const InferredReport& o : report.inferred->operations) EXPECT_FALSE(o.right);
+    for (const InferredReport& o : report.inferred->operations) EXPECT_EQ(o.right, std::nullopt);
     const std::string table = job_table(report);
     EXPECT_NE(table.find("what its programs do, 6 operations"), std::string::npos) << table;
     EXPECT_NE(table.find("# 36000 B: all_reduce ring simple of 36000 B, 3 times"),

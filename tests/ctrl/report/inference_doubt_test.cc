@@ -9,7 +9,10 @@ namespace {
 InferenceReport found_of(bool second_is_unique) {
   InferenceReport found;
   found.operations.resize(3);
-  for (InferredReport& o : found.operations) o.unique = o.right = true;
+  for (InferredReport& o : found.operations) {
+    o.unique = true;
+    o.right = true;
+  }
   found.operations[1].operation = "all_gather ring simple of 1048576 B";
   found.operations[1].unique = second_is_unique;
   if (!second_is_unique) {

@@ -70,7 +70,7 @@ void expect_told(const RunReport& report) {
   ASSERT_TRUE(report.jobs[0].inferred);
   EXPECT_TRUE(report.jobs[0].inferred->fed);
   for (size_t i = 0; i < 4; ++i) {
-    EXPECT_TRUE(report.jobs[0].inferred->operations[i].right) << i;
+    EXPECT_EQ(report.jobs[0].inferred->operations[i].right, true) << i;
     EXPECT_EQ(report.jobs[0].inferred->operations[i].late_messages, 0u) << i;
     EXPECT_EQ(report.jobs[0].collectives[i].node_reported->ps(),
               told.jobs[0].collectives[i].node_reported->ps())
@@ -113,7 +113,7 @@ TEST(Fed, OperationsOfEveryKind) {
       ASSERT_EQ(reports[0].jobs[0].collectives.size(), 4u);
       ASSERT_EQ(reports[1].jobs[0].collectives.size(), 4u);
       for (size_t i = 0; i < 4; ++i) {
-        EXPECT_TRUE(reports[1].jobs[0].inferred->operations[i].right) << i;
+        EXPECT_EQ(reports[1].jobs[0].inferred->operations[i].right, true) << i;
         EXPECT_EQ(reports[1].jobs[0].inferred->operations[i].late_messages, 0u) << i;
         EXPECT_TRUE(reports[1].jobs[0].collectives[i].faithful) << i;
         const auto told =
@@ -170,7 +170,7 @@ TEST(Fed, SendsReceivesAndGroups) {
     ASSERT_EQ(fed.operations.size(), told.size());
     for (size_t i = 0; i < told.size(); ++i) {
       const CollectiveReport& collective = reports[1].jobs[0].collectives[i];
-      EXPECT_TRUE(fed.operations[i].right) << i << ": " << fed.operations[i].operation;
+      EXPECT_EQ(fed.operations[i].right, true) << i << ": " << fed.operations[i].operation;
       EXPECT_EQ(fed.operations[i].late_messages, 0u) << i;
       EXPECT_TRUE(collective.faithful) << i;
       const Duration expected = *told[i].node_reported;
@@ -196,7 +196,7 @@ TEST(Fed, ALateFeedMakesItsOperationsLate) {
   const Duration unknown = Duration::us(48);
   for (size_t i = 0; i < 4; ++i) {
     const CollectiveReport& c = late.jobs[0].collectives[i];
-    EXPECT_TRUE(late.jobs[0].inferred->operations[i].right) << i;
+    EXPECT_EQ(late.jobs[0].inferred->operations[i].right, true) << i;
     EXPECT_GT(late.jobs[0].inferred->operations[i].late_messages, 0u) << i;
     EXPECT_EQ(late.jobs[0].inferred->operations[i].late, unknown) << i;
     EXPECT_EQ(c.lateness, unknown) << i;

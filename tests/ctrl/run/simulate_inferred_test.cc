@@ -51,7 +51,7 @@ TEST(Inferred, TimesAreThoseOfARunThatWasTold) {
     const InferredReport& o = found.operations[i];
     const CollectiveReport& a = told.jobs[0].collectives[i];
     const CollectiveReport& b = inferred.jobs[0].collectives[i];
-    EXPECT_TRUE(o.right) << o.operation;
+    EXPECT_EQ(o.right, true) << o.operation;
     EXPECT_TRUE(o.unique) << o.operation;
     if (i % 4 == 0) {
       // Of a new operation the first messages are late, or have sizes of the one before.
@@ -90,7 +90,7 @@ TEST(Inferred, OperationsOfEveryKind) {
     ASSERT_EQ(found.operations.size(), 3u);
     for (size_t i = 0; i < 3; ++i) {
       const InferredReport& o = found.operations[i];
-      EXPECT_TRUE(o.right) << i << ": " << o.operation;
+      EXPECT_EQ(o.right, true) << i << ": " << o.operation;
       EXPECT_TRUE(i == 0 || o.wrong_sizes == 0) << i << ": " << o.operation;
       EXPECT_EQ(o.unique, o.confidence == 1) << i << ": " << o.operation;
       EXPECT_EQ(o.unique, o.explanations == 1u) << i << ": " << o.operation;
@@ -119,7 +119,7 @@ TEST(Inferred, OperationsOfOtherChannels) {
   const InferenceReport& found = *report.jobs[0].inferred;
   EXPECT_EQ(found.lost, "");
   ASSERT_EQ(found.operations.size(), 12u);
-  for (const InferredReport& o : found.operations) EXPECT_TRUE(o.right) << o.operation;
+  for (const InferredReport& o : found.operations) EXPECT_EQ(o.right, true) << o.operation;
 }
 
 }  // namespace

@@ -97,7 +97,7 @@ TEST(Pairs, DrawnOperationsAreFedAndInferred) {
       ASSERT_EQ(found.operations.size(), told.size());
       for (size_t k = 0; k < told.size(); ++k) {
         const InferredReport& o = found.operations[k];
-        EXPECT_TRUE(o.right) << k << ": " << o.operation;
+        EXPECT_EQ(o.right, true) << k << ": " << o.operation;
         if (!fed && k % 3 == 0) continue;  // it was not known beforehand
         EXPECT_EQ(o.wrong_sizes, 0u) << k;
         // Ranks of a node that are not together begin an operation before another one has ended.
@@ -127,7 +127,7 @@ TEST(Pairs, RepeatedOnesTakeWhatTheyTakeInARunThatWasTold) {
   const RunReport report = job.run("inferred");
   ASSERT_EQ(report.jobs[0].collectives.size(), 9u) << report.jobs[0].inferred->lost;
   for (size_t k = 0; k < 9; ++k) {
-    EXPECT_TRUE(report.jobs[0].inferred->operations[k].right) << k;
+    EXPECT_EQ(report.jobs[0].inferred->operations[k].right, true) << k;
     if (k % 3 == 0) continue;
     EXPECT_EQ(report.jobs[0].inferred->operations[k].late_messages, 0u) << k;
     EXPECT_EQ(report.jobs[0].collectives[k].node_reported->ps(), told[k].node_reported->ps()) << k;
@@ -144,7 +144,7 @@ TEST(Pairs, ManyRounds) {
   const RunReport report = job.run("inferred");
   ASSERT_EQ(report.jobs[0].collectives.size(), 9u) << report.jobs[0].inferred->lost;
   for (size_t k = 0; k < 9; ++k) {
-    EXPECT_TRUE(report.jobs[0].inferred->operations[k].right) << k;
+    EXPECT_EQ(report.jobs[0].inferred->operations[k].right, true) << k;
     if (k % 3 != 2) continue;
     EXPECT_EQ(report.jobs[0].inferred->operations[k].late_messages, 0u) << k;
     const Duration expected = *told[k].node_reported;
@@ -166,7 +166,7 @@ TEST(Pairs, SizesOfTheirOwn) {
   ASSERT_EQ(report.jobs[0].collectives.size(), 3u) << report.jobs[0].inferred->lost;
   for (size_t k = 0; k < 3; ++k) {
     const InferredReport& o = report.jobs[0].inferred->operations[k];
-    EXPECT_TRUE(o.right) << k;
+    EXPECT_EQ(o.right, true) << k;
     EXPECT_TRUE(o.unique) << k;
     EXPECT_EQ(o.operation, "sends of 12 pairs of ranks, 1439860 B");
     if (k == 0) continue;
@@ -190,7 +190,7 @@ TEST(Pairs, ALastMessageIsNotKnown) {
   EXPECT_FALSE(report.verdict.faithful);
   job.sizes = {4 * 786432};
   const RunReport whole = job.run("inferred");
-  for (const InferredReport& o : whole.jobs[0].inferred->operations) EXPECT_TRUE(o.right);
+  for (const InferredReport& o : whole.jobs[0].inferred->operations) EXPECT_EQ(o.right, true);
 }
 
 /// Messages of operations that run into each other have sizes that no send has. That is said, every

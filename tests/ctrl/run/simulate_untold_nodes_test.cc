@@ -89,7 +89,7 @@ void expect_told(const Cluster& cluster, bool fed) {
   for (size_t i = 0; i < expected.size(); ++i) {
     SCOPED_TRACE("operation " + std::to_string(i));
     const CollectiveReport& c = job.collectives[i];
-    EXPECT_TRUE(job.inferred->operations[i].right) << job.inferred->operations[i].operation;
+    EXPECT_EQ(job.inferred->operations[i].right, true) << job.inferred->operations[i].operation;
     if (!fed && i % 3 == 0) continue;  // it was not known beforehand
     EXPECT_EQ(job.inferred->operations[i].late_messages, 0u);
     EXPECT_EQ(c.size_mismatches, 0u);

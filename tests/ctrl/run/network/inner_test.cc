@@ -134,7 +134,7 @@ TEST(SimulateInner, OperationsThatAreFedTakeTheSameTime) {
     ASSERT_EQ(a.size(), b.size());
     double told_all = 0, fed_all = 0;
     for (size_t i = 0; i < a.size(); ++i) {
-      EXPECT_TRUE(fed.jobs[0].inferred->operations.at(i).right) << i;
+      EXPECT_EQ(fed.jobs[0].inferred->operations.at(i).right, true) << i;
       const double expected = a[i].node_reported->seconds(), seen = b[i].node_reported->seconds();
       told_all += expected;
       fed_all += seen;
