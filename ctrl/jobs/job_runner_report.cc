@@ -53,6 +53,17 @@ void take_found(JobReport& report, const Config& config, const JobConfig& job,
   }
 }
 
+/// Of a root of a broadcast: NCCL's part, and the model's, ends once its data are handed over, and
+/// what is measured here with the last acknowledgement.
+std::string doubt_of_senders(const JobReport& report) {
+  const bool any = std::ranges::any_of(
+      report.collectives, [](const CollectiveReport& c) { return c.modelled <= Duration(); });
+  if (!any) return "";
+  return "a real rank that only sends is done once its data are handed over, which takes no time "
+         "in "
+         "the model; how long they are on their way has none";
+}
+
 void add_answered(JobReport& report, const AnsweredReport& answered) {
   report.answered = answered;
   if (answered.messages == 0 && !answered.one_sided.any()) return;
@@ -114,6 +125,7 @@ JobReport JobRunner::report_of_last(size_t index) const {
     }
     if (report.not_judged.empty()) report.not_judged = inference_doubt(*found);
   }
+  if (report.not_judged.empty()) report.not_judged = doubt_of_senders(report);
   report.left_at = job.ended_at;
   report.failure = job.failure;
   count_failover(report, job.state->ranks.carrier.get());

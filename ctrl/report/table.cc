@@ -49,11 +49,11 @@ std::string row_text(const JobReport& job, const SizeSummary& s) {
     return columns().row({size, count, type, redop, "-", "-", "-", "-", "-", wrong, "NOT DONE"});
   }
   const double algbw = s.algorithm_bandwidth() / 1e9;
-  return columns().row({size, count, type, redop, format_text("%.2f", s.time.microseconds()),
-                        bandwidth_text(algbw),
-                        bandwidth_text(algbw * bus_factor(job, s.size_index)),
-                        format_text("%.2f", s.modelled.microseconds()),
-                        percent_text(s.difference_percent()), wrong, verdict});
+  return columns().row(
+      {size, count, type, redop, format_text("%.2f", s.time.microseconds()), bandwidth_text(algbw),
+       bandwidth_text(algbw * bus_factor(job, s.size_index)),
+       format_text("%.2f", s.modelled.microseconds()),
+       s.modelled > Duration() ? percent_text(s.difference_percent()) : "-", wrong, verdict});
 }
 
 std::string time_source(const std::vector<SizeSummary>& rows) {

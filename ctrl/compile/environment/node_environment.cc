@@ -335,6 +335,31 @@ std::vector<NodeSetting> node_settings(const Config& config, const JobConfig& jo
   return Settings(config, job).all();
 }
 
+namespace {
+
+/// Linux drops new entries silently: some emulated ranks then never answer. The limit is one for
+/// all network namespaces, and stands in the first one only.
+std::string neighbour_table(const Config& config, const JobConfig& job) {
+  const bool v4 = roce_address(real_node(config, job).nics[job.nic]).is_v4();
+  const std::string family = v4 ? "ipv4" : "ipv6";
+  const size_t others = 64, nodes = job.ranks.size();
+  const auto key = [&](const char* name, size_t entries) {
+    return "net." + family + ".neigh.default." + name + "=" + std::to_string(entries);
+  };
+  const std::string raise =
+      "sysctl -w " + key("gc_thresh3", 4 * nodes) + " " + key("gc_thresh2", 2 * nodes);
+  const std::string enough = std::to_string(nodes + others);
+  return "# Its neighbour table must hold all emulated nodes, as root:\n#     " + raise +
+         "\nunderstudy_table=$(cat /proc/sys/net/" + family +
+         "/neigh/default/gc_thresh3 2>/dev/null)\n[ \"${understudy_table:-" + enough + "}\" -ge " +
+         enough +
+         " ] || echo \"understudy: the neighbour table of this node holds $understudy_table "
+         "entries, too few for " +
+         std::to_string(nodes) + " nodes: " + raise + "\" >&2\n";
+}
+
+}  // namespace
+
 std::string node_environment(const Config& config, const JobConfig& job) {
   const NodeConfig& node = real_node(config, job);
   std::vector<std::vector<IpAddress>> devices;
@@ -356,13 +381,7 @@ std::string node_environment(const Config& config, const JobConfig& job) {
   }
   if (job.join->way == NcclJoinConfig::Way::kRendezvous) text += torchrun_text(config, job);
   text += "# An MTU of the interface of 4200 bytes or more gives a path MTU of 4096.\n";
-  if (job.ranks.size() > kNeighbourTable / 2) {
-    text +=
-        "# Its neighbour table must hold all emulated nodes, as root:\n#     sysctl -w "
-        "net.ipv4.neigh.default.gc_thresh3=" +
-        std::to_string(4 * job.ranks.size()) +
-        " net.ipv4.neigh.default.gc_thresh2=" + std::to_string(2 * job.ranks.size()) + "\n";
-  }
+  if (job.ranks.size() > kNeighbourTable / 2) text += neighbour_table(config, job);
   text += "\n" + interface_finder(roce_address(node.nics[job.nic])) + finder(devices) + "\n";
   for (const NodeSetting& setting : node_settings(config, job)) {
     if (setting.value.empty()) {

@@ -5,6 +5,12 @@
 #include "ctrl/peers/nccl/communicator_impl.h"
 
 namespace understudy {
+namespace {
+
+/// Half of what Linux' neighbour table holds unless it is told otherwise.
+constexpr uint32_t kManyNeighbours = 512;
+
+}  // namespace
 
 void NcclCommunicator::Impl::on_accepted(ListenerId listener, StreamId id,
                                          const SocketAddress& from) {
@@ -138,6 +144,9 @@ std::vector<std::string> NcclCommunicator::Impl::waiting() const {
                                std::to_string(settings_.ranks.size()) +
                                ", and cannot read those of another release than " + "2." +
                                std::to_string(settings_.version.minor) + ")"
+                     : emulated_ >= kManyNeighbours
+                         ? " (the real node's neighbour table must hold all of them: "
+                           "net.ipv4.neigh.default.gc_thresh3, as understudy env says)"
                          : ""));
   }
   for (const auto& ring : rings_) {

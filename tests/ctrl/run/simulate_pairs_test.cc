@@ -184,7 +184,7 @@ TEST(Pairs, ALastMessageIsNotKnown) {
   ASSERT_EQ(found.operations.size(), 3u);
   for (const InferredReport& o : found.operations) {
     EXPECT_EQ(o.operation, "gather of 786432 B, root 0");
-    EXPECT_FALSE(o.right);
+    EXPECT_EQ(o.right, false);
     EXPECT_FALSE(o.unique);
   }
   EXPECT_FALSE(report.verdict.faithful);
