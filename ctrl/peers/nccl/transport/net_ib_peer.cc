@@ -395,7 +395,9 @@ void NetIbPeer::send_metadata(const EndpointReady& ours) {
   if (bytes.size() == layout_->bytes) {
     // What was copied has been read before.
     if (const auto read = read_net_ib(*layout_, bytes, settings_.queue_pairs)) end = *read;
-  } else {
+  }
+  // What its stack had is not passed on.
+  if (bytes.size() != layout_->bytes || !layout_->cleared) {
     bytes.assign(layout_->bytes, 0);
     name_net_ib(*layout_, "understudy", bytes);
   }
