@@ -28,6 +28,7 @@ struct Parts {
   std::string ranks = "\"a\", \"w*\"";
   std::string operation = "collective = \"all_reduce\"\nalgorithm = \"ring\"\n";
   std::string entry = "scheduled";
+  std::string sizes = "sizes = [\"64KiB\"]\nwarmup = 0\niterations = 1\n";
   std::string job = {};
   bool has_job = true;
   std::string more = {};
@@ -57,9 +58,8 @@ std::string text_of(const Parts& parts) {
   if (!parts.second.empty()) text += "[[node]]\nname = \"b\"\n" + parts.second + link;
   if (real) text += "[[port]]\nreal = \"a\"\ndevice = \"virtual\"\n" + parts.port;
   if (parts.has_job) {
-    text += "[[job]]\nname = \"j\"\n" + parts.operation + "ranks = [" + parts.ranks +
-            "]\nsizes = [\"64KiB\"]\nwarmup = 0\niterations = 1\nentry = \"" + parts.entry +
-            "\"\n" + parts.job;
+    text += "[[job]]\nname = \"j\"\n" + parts.operation + "ranks = [" + parts.ranks + "]\n" +
+            parts.sizes + "entry = \"" + parts.entry + "\"\n" + parts.job;
   }
   return text + parts.more;
 }
@@ -163,6 +163,12 @@ const std::map<std::string_view, Example>& examples() {
        }},
       {"`operations = \"fed\"`", [](Parts& p) { untold(p, "fed"); }},
       {"`operations = \"inferred\"`", [](Parts& p) { untold(p, "inferred"); }},
+      {"a `[[job]]` without `sizes`: whatever real ranks' programs do, `fed` or `inferred`",
+       [](Parts& p) {
+         untold(p, "fed");
+         p.sizes = "";
+         p.job += kJoin;
+       }},
       {"merged NICs", merged},
       {"merged NICs of several ranks a node", merged_of_gpus},
       {"`queue_pairs` of a job", [](Parts& p) { p.job = "queue_pairs = 2\n"; }},
