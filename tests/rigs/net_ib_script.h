@@ -158,13 +158,14 @@ inline std::vector<uint8_t> device_list(const NetIbRelease& r, int32_t devices) 
 }
 
 struct NetIbBench final : NetIbObserver {
-  NetIbBench(const NetIbRelease& release, bool real_sends)
+  NetIbBench(const NetIbRelease& release, bool real_sends, uint32_t queue_pairs = 1)
       : connector{.emulated = 1, .real = 0, .channel = 2, .real_sends = real_sends},
-        settings(make(release)),
+        settings(make(release, queue_pairs)),
         peer(connector, settings, seen, *this) {}
 
-  static NetIbSettings make(const NetIbRelease& release) {
+  static NetIbSettings make(const NetIbRelease& release, uint32_t queue_pairs) {
     NetIbSettings s;
+    s.queue_pairs = queue_pairs;
     s.version = {release.minor};
     s.local = {kNetIbEmulated};
     s.real_addresses = {kNetIbReal};

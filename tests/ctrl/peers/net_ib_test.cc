@@ -143,7 +143,8 @@ TEST(NetIb, TakesItByteByByte) {
 TEST(NetIb, SeveralQueuePairs) {
   for (const NetIbRelease& release : kNetIbReleases) {
     SCOPED_TRACE(release.name);
-    NetIbBench bench(release, true);
+    // Up to 2.23 nobody can read how many there are.
+    NetIbBench bench(release, true, release.list_bytes > 0 ? 1 : 4);
     bench.say_hello();
     if (release.list_bytes > 0) bench.say(device_list(release, 1));
     ScriptedEnd real = ScriptedEnd::real();
@@ -178,6 +179,29 @@ TEST(NetIb, SeveralQueuePairs) {
     ASSERT_EQ(wanted.size(), 1u);
     EXPECT_TRUE(wanted[0].nccl->split);
     EXPECT_EQ(wanted[0].nccl->remote_qpns, real.qpns);
+  }
+}
+
+/// Up to 2.23 NCCL sends what its stack had where it writes nothing (a GPU showed it of 2.22.3).
+TEST(NetIb, WhatOldReleasesDoNotClear) {
+  for (const NetIbRelease& release : kNetIbReleases) {
+    if (release.list_bytes > 0) continue;
+    SCOPED_TRACE(release.name);
+    const ScriptedEnd real = ScriptedEnd::real();
+    auto bytes = metadata(release, real);
+    const size_t first = release.ndevs_at == 0 ? 8 : 0, stride = release.ndevs_at == 0 ? 4 : 24;
+    for (size_t q = 1; q < kNetIbQueuePairs; ++q) {
+      std::fill_n(bytes.begin() + static_cast<ptrdiff_t>(first + q * stride), stride, 0xa7);
+    }
+    NetIbBench bench(release, true);
+    bench.say_hello();
+    bench.say(bytes);
+    ASSERT_EQ(bench.requests().size(), 1u);
+    EXPECT_EQ(bench.all_requests.back().nccl->remote_qpns, real.qpns);
+    bench.answer({.qpn = 0x40, .psn = Psn(0), .address = 1, .rkey = 2, .qpns = {0x40}});
+    const auto reply = bench.heard();
+    EXPECT_EQ(std::ranges::count(reply, 0xa7), 0);
+    EXPECT_TRUE(bench.log.empty() || bench.log.front() == "ready");
   }
 }
 
@@ -270,6 +294,8 @@ TEST(NetIb, WhatIsWrongIsNamed) {
       if (release.ndevs_at == 0 && real.devices != 1) continue;
       if (release.tc_at == 0 && real.tc > 255) continue;
       if (release.most_devices < real.devices) continue;
+      // A queue pair that nobody may read.
+      if (release.list_bytes == 0 && bad.text == std::string("queue pair 2")) continue;
       SCOPED_TRACE(std::string(release.name) + " " + bad.name);
       NetIbBench bench(release, true);
       bench.say_hello();

@@ -82,6 +82,55 @@ class Life(stage.Stage):
                          [number for number, count in enumerate(done, 1) for _ in range(count)])
         return job["communicators"]
 
+    def fed(self, config, *options):
+        """A rank that does what the configuration lists, and tells of it by NCCL's profiler plugin."""
+        plugin = self.build / "tools/nccl_profiler/libnccl-profiler-understudy.so"
+        command = Vhost(stage.NODE_ADDRESS, self.socket).command(
+            self.build, ["env", f"NCCL_PROFILER_PLUGIN={plugin}", "UNDERSTUDY_FEED=10.9.0.2:7300",
+                         self.build / "tests/rigs/nccl_rank/nccl_rank_node", config, *options])
+        program = stage.favoured(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.addCleanup(program.stdout.close)
+        self.addCleanup(program.wait)
+        self.addCleanup(program.kill)
+        return program
+
+    def begin_unlisted(self, **keys):
+        """(the run, the configuration of a rank that has operations) of a job that lists none."""
+        emulator = self.begin(1, payload="synthetic", **keys)
+        emulator.stop()
+        listed = emulator.config.rename(self.folder / "rank.toml")
+        kept = [line for line in listed.read_text().splitlines()
+                if not line.startswith(("collective", "sizes", "iterations", "payload", "entry"))]
+        emulator.config.write_text("\n".join(kept) + '\noperations = "fed"\n')
+        return self.start(emulator.config), listed
+
+    def test_whatever_a_program_does(self):
+        for algorithm in ("ring", "tree"):
+            with self.subTest(algorithm=algorithm):
+                (self.folder / "id").unlink(missing_ok=True)
+                emulator, listed = self.begin_unlisted(algorithm=algorithm)
+                program = self.fed(listed)
+                said = program.communicate(timeout=LONGEST)[0]
+                self.assertEqual(program.returncode, 0, said + emulator.log.read_text())
+                self.assertIn(emulator.wait(LONGEST), (0, stage.NOT_FAITHFUL))
+                job, = self.valid_report(emulator)["jobs"]
+                self.assertEqual((job["planned"], job["done"], job["protocol_violations"], job["fed"]["lost"]), (None, 4, 0, None))
+                self.assertEqual([(size["operation"], size["timed"]) for size in job["sizes"]],
+                                 [(f"all_reduce {algorithm} simple of 65536 B", 2), (f"all_reduce {algorithm} simple of 1048576 B", 2)])
+                self.assert_holds(emulator.capture, "--open-end")
+
+    def test_a_program_that_is_killed_at_whatever_it_does(self):
+        emulator, listed = self.begin_unlisted(sizes='["64KiB", "8MiB"]')
+        program = self.fed(listed, "--stop", "3")
+        for line in program.stdout:
+            if line.startswith("stands in"):
+                break
+        self.end(program)
+        self.wait_for(emulator, " (gpu) has gone in the middle of operation 3 (all_reduce ring simple of 8388608 B)")
+        self.assertEqual(emulator.wait(LONGEST), stage.NOT_FAITHFUL)
+        job, = self.valid_report(emulator)["jobs"]
+        self.assertEqual((job["planned"], job["done"]), (None, 2))
+
     def test_one_after_another(self):
         """Of one process, then of another; the root is the real rank's or an emulated one's."""
         for minor, order, keys in ((28, '["gpu", "w*"]', {}), (22, '["w0", "gpu", "w1", "w2"]', {}),

@@ -161,6 +161,11 @@ void write_net_ib(const NetIbLayout& layout, const NetIbEnd& end, std::span<uint
   if (layout.traffic_class != 0) put_nccl_i32(bytes, layout.traffic_class, end.traffic_class);
 }
 
+std::string name_in_net_ib(const NetIbLayout& layout, std::span<const uint8_t> bytes) {
+  const auto from = bytes.subspan(layout.device_name, layout.device_name_bytes);
+  return {from.begin(), std::ranges::find(from, uint8_t{0})};
+}
+
 void name_net_ib(const NetIbLayout& layout, const std::string& name, std::span<uint8_t> bytes) {
   if (layout.device_name_bytes == 0) return;
   const auto to = bytes.subspan(layout.device_name, layout.device_name_bytes);

@@ -45,7 +45,8 @@ Result<NetIbEnd> read_net_ib(const NetIbLayout& layout, std::span<const uint8_t>
 /// Writes it over `bytes`, in which what else there is stays: extensions that are negotiated (ECE)
 /// are switched off. Takes no more devices than the layout has.
 void write_net_ib(const NetIbLayout& layout, const NetIbEnd& end, std::span<uint8_t> bytes);
-/// The device's name, which is shown only.
+/// The device's name, which is shown only; empty: the layout has none.
+std::string name_in_net_ib(const NetIbLayout& layout, std::span<const uint8_t> bytes);
 void name_net_ib(const NetIbLayout& layout, const std::string& name, std::span<uint8_t> bytes);
 
 /// Bytes of path MTU for 1 to 5 and back.

@@ -396,10 +396,13 @@ void NetIbPeer::send_metadata(const EndpointReady& ours) {
     // What was copied has been read before.
     if (const auto read = read_net_ib(*layout_, bytes, settings_.queue_pairs)) end = *read;
   }
-  // What its stack had is not passed on.
-  if (bytes.size() != layout_->bytes || !layout_->cleared) {
+  if (bytes.size() != layout_->bytes) {
     bytes.assign(layout_->bytes, 0);
     name_net_ib(*layout_, "understudy", bytes);
+  } else if (!layout_->cleared) {  // what its stack had is not passed on
+    const std::string name = name_in_net_ib(*layout_, bytes);
+    bytes.assign(layout_->bytes, 0);
+    name_net_ib(*layout_, name, bytes);
   }
   end.qpns = ours.qpns;
   end.device_of.clear();

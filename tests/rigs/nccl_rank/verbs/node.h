@@ -10,6 +10,7 @@
 #include <string>
 #include <thread>
 
+#include "ctrl/peers/nccl/bootstrap/communicator_hash.h"
 #include "ctrl/peers/nccl/bootstrap/unique_id_file.h"
 #include "ctrl/schedule/job_schedule.h"
 #include "ctrl/schedule/job_work.h"
@@ -22,6 +23,7 @@
 #include "tests/rigs/nccl_rank/verbs/ring_values.h"
 #include "tests/rigs/nccl_rank/verbs/verbs_connection.h"
 #include "tests/rigs/nccl_rank/verbs/verbs_rma.h"
+#include "tools/rigs/ring_node/base/profiler.h"
 
 namespace understudy::nccl_rank {
 
@@ -119,6 +121,12 @@ class Node {
     const auto begin = steady_clock::now();
     for (Player& p : first_.players) p.rank->spawn(init(p.rank, root, &p.comm));
     finish();
+    for (Player& p : first_.players) {
+      auto profiler = Profiler::load(communicator_hash(id_, job_.nccl), p.number(),
+                                     static_cast<uint32_t>(world_.size()));
+      require(profiler.has_value(), profiler ? "" : profiler.error().text);
+      p.profiler = std::move(*profiler);
+    }
     for (const Player& p : first_.players) {
       std::printf("rank %d of %d, NCCL %s: init in %.3f s, %zu connections\n", p.rank->rank(),
                   world_.size(), world_.release.text().c_str(), seconds_since(begin),
@@ -128,6 +136,7 @@ class Node {
   }
 
   void leave() {
+    for (Player& p : first_.players) p.profiler.reset();
     for (const auto& rank : ranks_) {
       rank->destroy_all();
       rank->close_all();
@@ -141,6 +150,7 @@ class Node {
     std::unique_ptr<VerbsAdapter> adapter;
     RealRank* rank = nullptr;
     Communicator* comm = nullptr;
+    std::unique_ptr<Profiler> profiler;  ///< of the first communicator; null: none is asked for
     uint32_t number() const { return static_cast<uint32_t>(comm->rank()); }
   };
   /// A communicator, and the job that it carries out.
@@ -272,13 +282,16 @@ class Node {
     if (join.way != NcclJoinConfig::Way::kCommId) {
       require(join.way == NcclJoinConfig::Way::kFile || !options_.id.empty(),
               "job.join: PyTorch's store is not played: give the unique id by --id");
-      return meet(*ranks_.front(), world_,
-                  {options_.id.empty() ? join.file : options_.id, config_.seed, number_,
-                   options_.patience_s});
+      const MeetingPlace place{options_.id.empty() ? join.file : options_.id, config_.seed, number_,
+                               options_.patience_s};
+      const SocketAddress root = meet(*ranks_.front(), world_, place);
+      id_ = id_in(place);
+      return root;
     }
     const auto id = unique_id_of_comm_id(SocketAddress{join.address, join.port}.text(), job_.nccl);
     require(id.has_value(), id ? "" : id.error().text);
     world_.magic = id->magic;
+    id_ = *id;
     if (!has_root()) return id->root;
     ListeningSocket* listener = ranks_.front()->open_root(join.port);
     ranks_.front()->serve(listener);
@@ -400,6 +413,7 @@ class Node {
     const JobOperation one = job_operations(job)[number];
     const Operation& operation = (*schedules)[one.size].operation;
     connect(stage, model, operation);
+    tell(stage, model, (*schedules)[one.size]);
     Running running{one, operation, {}, {}};
     auto& parts = running.parts;
     auto& values = running.values;
@@ -414,6 +428,15 @@ class Node {
           values.back().get()));
     }
     return running;
+  }
+
+  /// By the plugin, if there is one, before the operation begins.
+  void tell(Stage& stage, const understudy::Communicator& model, const JobSchedule& schedule) {
+    for (Player& player : stage.players) {
+      if (player.profiler == nullptr) continue;
+      const auto channels = static_cast<uint32_t>(schedule.cut.parts.size());
+      player.profiler->start(model, {&schedule.operation, 1}, {&channels, 1});
+    }
   }
 
   /// Returns the number of elements that are wrong.
@@ -484,6 +507,7 @@ class Node {
   unsigned operation_ = 0;  ///< from 1 on
   unsigned moves_ = 0;      ///< in the one that is broken off
   World world_;
+  NcclUniqueId id_;
   SocketNetwork network_;
   std::deque<World> groups_;                     ///< of PyTorch's groups
   std::deque<std::unique_ptr<RealRank>> ranks_;  ///< of the node, then those of its groups

@@ -41,6 +41,11 @@ Result<std::unique_ptr<Profiler>> Profiler::load(const std::string& job, uint32_
                                                  uint32_t ranks) {
   uint64_t communicator = 0xcbf29ce484222325;
   for (const char c : job) communicator = (communicator ^ static_cast<uint8_t>(c)) * 0x100000001b3;
+  return load(communicator, rank, ranks);
+}
+
+Result<std::unique_ptr<Profiler>> Profiler::load(uint64_t communicator, uint32_t rank,
+                                                 uint32_t ranks) {
   const char* name = std::getenv("NCCL_PROFILER_PLUGIN");
   if (name == nullptr || *name == '\0') return nullptr;
   std::unique_ptr<Profiler> profiler(new Profiler());

@@ -1,5 +1,5 @@
-// NCCL's profiler plugin of the environment, called as NCCL calls it: ring_node's operations are
-// told as those of an NCCL process would be.
+// NCCL's profiler plugin of the environment, called as NCCL calls it: operations of ring_node, and of
+// the tests' reference rank, are told as those of an NCCL process would be.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,12 @@ namespace understudy {
 class Profiler {
  public:
   /// Loads what NCCL_PROFILER_PLUGIN names, a path or what stands for "x" in
-  /// libnccl-profiler-x.so; null if that is not set. For rank `rank` of `ranks` in a job,
-  /// whose name's hash is that of its communicator: all of its ranks have the same.
+  /// libnccl-profiler-x.so; null if that is not set. For rank `rank` of `ranks` in the communicator
+  /// with that hash.
+  static Result<std::unique_ptr<Profiler>> load(uint64_t communicator, uint32_t rank,
+                                                uint32_t ranks);
+  /// The same of a job, the hash of whose name is that of its communicator: all of its ranks have
+  /// the same.
   static Result<std::unique_ptr<Profiler>> load(const std::string& job, uint32_t rank,
                                                 uint32_t ranks);
   ~Profiler();
