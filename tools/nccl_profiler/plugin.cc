@@ -14,10 +14,12 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "ctrl/peers/feed_record.h"
@@ -99,6 +101,22 @@ int connect_to(const char* where) {
   return fd;
 }
 
+/// Until the connection stands, or for so long: nothing but the next record would send the first one,
+/// which is of an operation that waits for it. SYNs are sent again after a second.
+constexpr int kConnectMs = 2000;
+
+void await_connection(int fd) {
+  timespec begun{}, now{};
+  clock_gettime(CLOCK_MONOTONIC, &begun);
+  for (int left = kConnectMs; left > 0;) {
+    pollfd one{fd, POLLOUT, 0};
+    if (poll(&one, 1, left) >= 0 || errno != EINTR) return;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    left = kConnectMs - static_cast<int>((now.tv_sec - begun.tv_sec) * 1000 +
+                                         (now.tv_nsec - begun.tv_nsec) / 1'000'000);
+  }
+}
+
 /// Whether there is a feed. The first communicator makes it.
 bool open_feed() {
   pthread_mutex_lock(&feed.lock);
@@ -106,6 +124,7 @@ bool open_feed() {
     feed.tried = true;
     const char* where = getenv("UNDERSTUDY_FEED");
     if (where != nullptr) feed.fd = connect_to(where);
+    if (feed.fd >= 0) await_connection(feed.fd);
   }
   const bool open = feed.fd >= 0;
   pthread_mutex_unlock(&feed.lock);

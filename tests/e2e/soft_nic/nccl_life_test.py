@@ -21,15 +21,18 @@ class Life(stage.Stage):
         if why := Vhost.missing():
             raise unittest.SkipTest(f"it needs {why}")
 
-    def begin(self, communicators, minor=28, more="", tables="", order='["gpu", "w*"]', rate="1Gbit/s", join=None, **keys):
-        """A run of four ranks whose emulated ones join so many communicators."""
-        keys = {"algorithm": "ring", "sizes": '["64KiB", "1MiB"]', "channels": 2, **keys}
+    def configured(self, communicators, minor=28, more="", tables="", order='["gpu", "w*"]', rate="1Gbit/s", join=None, **keys):
+        """A configuration of four ranks whose emulated ones join so many communicators."""
+        keys = {"algorithm": "ring", "sizes": '["64KiB", "1MiB"]', "channels": 2, "payload": "exact", **keys}
         join = join or f'file = "{self.folder / "id"}"'
         config = self.folder / "run.toml"
         config.write_text(nccl_job.NODES.format(
-            emulated=3, idle="sleep", socket=self.socket, collective="all_reduce", protocol="simple", iterations=2, payload="exact",
+            emulated=3, idle="sleep", socket=self.socket, collective="all_reduce", protocol="simple", iterations=2,
             minor=minor, order=order, join=join, more=f", communicators = {communicators}{more}", **keys).replace("1Gbit/s", rate) + tables)
-        return self.start(config, "--control", str(self.folder / "control"))
+        return config
+
+    def begin(self, *words, **keys):
+        return self.start(self.configured(*words, **keys), "--control", str(self.folder / "control"))
 
     def rank(self, emulator, *options):
         command = Vhost(stage.NODE_ADDRESS, self.socket).command(
@@ -96,13 +99,12 @@ class Life(stage.Stage):
 
     def begin_unlisted(self, **keys):
         """(the run, the configuration of a rank that has operations) of a job that lists none."""
-        emulator = self.begin(1, payload="synthetic", **keys)
-        emulator.stop()
-        listed = emulator.config.rename(self.folder / "rank.toml")
+        listed = self.configured(1, payload="synthetic", **keys).rename(self.folder / "rank.toml")
         kept = [line for line in listed.read_text().splitlines()
                 if not line.startswith(("collective", "sizes", "iterations", "payload", "entry"))]
-        emulator.config.write_text("\n".join(kept) + '\noperations = "fed"\n')
-        return self.start(emulator.config), listed
+        config = self.folder / "run.toml"
+        config.write_text("\n".join(kept) + '\noperations = "fed"\n')
+        return self.start(config), listed
 
     def test_whatever_a_program_does(self):
         for algorithm in ("ring", "tree"):
