@@ -122,7 +122,7 @@ class Life(stage.Stage):
                 self.assert_holds(emulator.capture, "--open-end")
 
     def test_a_program_that_is_killed_at_whatever_it_does(self):
-        emulator, listed = self.begin_unlisted(sizes='["64KiB", "8MiB"]')
+        emulator, listed = self.begin_unlisted(sizes='["64KiB", "8MiB"]', channels=1)
         program = self.fed(listed, "--stop", "3")
         for line in program.stdout:
             if line.startswith("stands in"):
@@ -155,8 +155,8 @@ class Life(stage.Stage):
         for algorithm, order in (("ring", '["gpu", "w*"]'), ("tree", '["w0", "gpu", "w1", "w2"]')):
             with self.subTest(algorithm=algorithm, order=order):
                 (self.folder / "id").unlink(missing_ok=True)
-                # More messages than may be on their way while the program does nothing.
-                emulator = self.begin(2, algorithm=algorithm, order=order, sizes='["64KiB", "8MiB"]')
+                # More messages than may be on their way while the program does nothing: eight of 512 KiB.
+                emulator = self.begin(2, algorithm=algorithm, order=order, sizes='["64KiB", "8MiB"]', channels=1)
                 self.killed_in(emulator, 3)
                 took = self.wait_for(emulator, " (gpu) has gone in the middle of operation 3 of 4 (all_reduce ")
                 self.assertIn("; 2 of 4 operations were done; emulated ranks wait for the next one", emulator.log.read_text())
