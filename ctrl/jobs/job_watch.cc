@@ -41,7 +41,7 @@ std::string wait_text(const CollectiveSetup& setup, const LinkWait& wait) {
 /// Operations that are not told may be others than the job lists, or more.
 std::string JobWatch::operation_of(const Context& context, uint32_t operation) {
   if (context.found == nullptr) return operation_text(context.setup, operation);
-  const std::string number = "operation " + std::to_string(operation + 1);
+  std::string number = "operation " + std::to_string(operation + 1);
   if (operation >= context.found->operations.size()) return number;
   return number + " (" + context.found->operations[operation].operation + ")";
 }
