@@ -11,9 +11,22 @@ namespace understudy {
 
 namespace {
 
+/// By place in last.kinds, that in all.kinds, to which those are added that are not there.
+std::vector<uint32_t> places_of_kinds(JobReport& all, const JobReport& last) {
+  std::vector<uint32_t> places;
+  for (const FoundKind& kind : last.kinds) {
+    const auto known = std::ranges::find(all.kinds, kind.text, &FoundKind::text);
+    places.push_back(static_cast<uint32_t>(known - all.kinds.begin()));
+    if (known == all.kinds.end()) all.kinds.push_back(kind);
+  }
+  return places;
+}
+
 /// Behind all that are in `all`.
 void append_communicator(JobReport& all, JobReport last) {
+  const std::vector<uint32_t> places = places_of_kinds(all, last);
   for (CollectiveReport& c : last.collectives) {
+    if (c.size_index < places.size()) c.size_index = places[c.size_index];
     c.communicator = static_cast<uint32_t>(all.communicators.size());
     all.collectives.push_back(std::move(c));
   }

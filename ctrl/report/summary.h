@@ -24,10 +24,10 @@ struct SizeSummary {
   double difference_percent() const;
 };
 
-/// In order of size_index. After judge().
 /// nccl-tests' bus bandwidth over algorithm bandwidth, of the operations with this index.
 double bus_factor(const JobReport& job, uint32_t size_index);
 
+/// In order of size_index. After judge().
 std::vector<SizeSummary> summarise(const JobReport& job);
 
 }  // namespace understudy

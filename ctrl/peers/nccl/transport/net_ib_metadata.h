@@ -47,6 +47,7 @@ Result<NetIbEnd> read_net_ib(const NetIbLayout& layout, std::span<const uint8_t>
 void write_net_ib(const NetIbLayout& layout, const NetIbEnd& end, std::span<uint8_t> bytes);
 /// The device's name, which is shown only; empty: the layout has none.
 std::string name_in_net_ib(const NetIbLayout& layout, std::span<const uint8_t> bytes);
+/// Writes it, shortened where it is too long, with zeros behind it.
 void name_net_ib(const NetIbLayout& layout, const std::string& name, std::span<uint8_t> bytes);
 
 /// Bytes of path MTU for 1 to 5 and back.
