@@ -97,9 +97,9 @@ class Life(stage.Stage):
         self.addCleanup(program.kill)
         return program
 
-    def begin_unlisted(self, **keys):
+    def begin_unlisted(self, communicators=1, **keys):
         """(the run, the configuration of a rank that has operations) of a job that lists none."""
-        listed = self.configured(1, payload="synthetic", **keys).rename(self.folder / "rank.toml")
+        listed = self.configured(communicators, payload="synthetic", **keys).rename(self.folder / "rank.toml")
         kept = [line for line in listed.read_text().splitlines()
                 if not line.startswith(("collective", "sizes", "iterations", "payload", "entry"))]
         config = self.folder / "run.toml"
@@ -120,6 +120,22 @@ class Life(stage.Stage):
                 self.assertEqual([(size["operation"], size["timed"]) for size in job["sizes"]],
                                  [(f"all_reduce {algorithm} simple of 65536 B", 2), (f"all_reduce {algorithm} simple of 1048576 B", 2)])
                 self.assert_holds(emulator.capture, "--open-end")
+
+    def test_programs_that_do_different_things_one_after_another(self):
+        """Each row is of one kind of operation, whichever communicator it was in."""
+        emulator, listed = self.begin_unlisted(2)
+        other = self.folder / "other.toml"
+        other.write_text(listed.read_text().replace('["64KiB", "1MiB"]', '["1MiB", "256KiB"]'))
+        for config in (listed, other):
+            program = self.fed(config)
+            said = program.communicate(timeout=LONGEST)[0]
+            self.assertEqual(program.returncode, 0, said + emulator.log.read_text())
+        self.assertIn(emulator.wait(LONGEST), (0, stage.NOT_FAITHFUL))
+        job, = self.valid_report(emulator)["jobs"]
+        self.assertEqual([(size["operation"], size["size_bytes"], size["timed"]) for size in job["sizes"]],
+                         [(f"all_reduce ring simple of {size} B", size, times) for size, times in ((65536, 2), (1048576, 4), (262144, 2))])
+        self.assertEqual([(one["communicator"], one["size_bytes"]) for one in job["collectives"]],
+                         [(1, 65536)] * 2 + [(1, 1048576)] * 2 + [(2, 1048576)] * 2 + [(2, 262144)] * 2)
 
     def test_a_program_that_is_killed_at_whatever_it_does(self):
         emulator, listed = self.begin_unlisted(sizes='["64KiB", "8MiB"]', channels=1)
