@@ -168,6 +168,7 @@ void JobRunner::ended_communicator(size_t number, Time now, const std::string& h
   Job& job = jobs_[number];
   if (config_.jobs[number].join->joins_once()) return;
   job.former = with_last(std::move(job.former), number, now, how);
+  job.kinds = kinds_of(job);
   job.forgetting = true;
   job.emulated_started = job.lost = false;
   job.joined.reset();

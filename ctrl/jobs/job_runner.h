@@ -141,6 +141,7 @@ class JobRunner final : public RingObserver {
   std::optional<RingLinkEnd> on_ring_meeting(uint32_t job, const RingLinkEnd& end) override;
 
  private:
+  using Kinds = std::map<std::string, Kernel>;  ///< by FoundKind::text
   struct Job {
     const CollectiveSetup& setup() const { return *state->setup; }
     std::unique_ptr<JobConfig> own;   ///< of a plan that was made again
@@ -170,6 +171,7 @@ class JobRunner final : public RingObserver {
     JobWatch watch;
     // Of a job that joins several communicators:
     std::optional<JobReport> former;  ///< of all that are over
+    Kinds kinds;                      ///< that these found, where none is listed
     bool forgetting = false;          ///< the last one of these
     std::string no_further;           ///< why no further one can be joined
     std::optional<Time> joined;       ///< the present one, by its real ranks
@@ -192,6 +194,9 @@ class JobRunner final : public RingObserver {
   void start(Job& job);
   void begin_again(size_t number);
   JobReport report_of_last(size_t job) const;
+  static const OperationSource* source_of(const Job& job);
+  static Kinds kinds_of(const Job& job);
+  void model_found(JobReport& report, size_t job) const;
   /// Of all communicators so far; the last one ended, or is still there.
   JobReport with_last(std::optional<JobReport> former, size_t job, std::optional<Time> ended,
                       const std::string& how) const;

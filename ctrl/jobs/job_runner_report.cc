@@ -45,24 +45,15 @@ void append_communicator(JobReport& all, JobReport last) {
   if (all.not_judged.empty()) all.not_judged = last.not_judged;
 }
 
-/// What the operations of a job were that lists none.
-void take_found(JobReport& report, const Config& config, const JobConfig& job,
-                const OperationSource& source) {
-  std::vector<Duration> times;
-  for (const Kernel& kernel : source.kinds()) {
-    report.kinds.push_back(source.describe(kernel));
-    auto model = model_of_found(config, job, source, kernel);
-    const std::string doubt = model ? model->doubt : model.error().text;
-    if (report.not_judged.empty()) report.not_judged = doubt;
-    times.push_back(model ? model->time : Duration());
-  }
-  std::vector<uint32_t> before(times.size());
+/// What the operations of a job were that lists none. What they take in the model: see model_found().
+void describe_found(JobReport& report, const OperationSource& source) {
+  for (const Kernel& kernel : source.kinds()) report.kinds.push_back(source.describe(kernel));
+  std::vector<uint32_t> before(report.kinds.size());
   for (size_t i = 0; i < std::min(report.collectives.size(), source.kind_of().size()); ++i) {
     CollectiveReport& c = report.collectives[i];
     c.size_index = source.kind_of()[i];
     c.bytes = report.kinds[c.size_index].bytes;
     c.iteration = before[c.size_index]++;
-    c.modelled = times[c.size_index];
   }
 }
 
@@ -116,6 +107,7 @@ JobReport JobRunner::report(size_t index) const {
     report.planned = 0;
     report.communicators_wanted = join->communicators;
   }
+  if (!report.listed) model_found(report, index);
   add_answered(report, job.answered);
   return report;
 }
@@ -133,17 +125,50 @@ JobReport JobRunner::report_of_last(size_t index) const {
   }
   if (const InferenceReport* found = job.emulated->found()) {
     report.inferred = *found;
-    if (!report.listed) {
-      take_found(report, config_, config_.jobs[index], *job.emulated->source());
-    }
+    if (!report.listed) describe_found(report, *job.emulated->source());
     if (report.not_judged.empty()) report.not_judged = inference_doubt(*found);
   }
-  if (report.not_judged.empty()) report.not_judged = doubt_of_senders(report);
+  if (report.listed && report.not_judged.empty()) report.not_judged = doubt_of_senders(report);
   report.left_at = job.ended_at;
   report.failure = job.failure;
   count_failover(report, job.state->ranks.carrier.get());
   add_results(report, index);
   return report;
+}
+
+const OperationSource* JobRunner::source_of(const Job& job) {
+  return job.emulated == nullptr ? nullptr : job.emulated->source();
+}
+
+JobRunner::Kinds JobRunner::kinds_of(const Job& job) {
+  Kinds all = job.kinds;
+  if (const OperationSource* const source = source_of(job)) {
+    for (const Kernel& kernel : source->kinds()) {
+      all.try_emplace(source->describe(kernel).text, kernel);
+    }
+  }
+  return all;
+}
+
+/// Once, of all communicators: packets of one kind may take a second or so.
+void JobRunner::model_found(JobReport& report, size_t index) const {
+  const OperationSource* const source = source_of(jobs_[index]);
+  if (source == nullptr) {
+    report.not_judged = jobs_[index].no_further;
+    return;
+  }
+  const Kinds kernels = kinds_of(jobs_[index]);
+  std::vector<Duration> times;
+  for (const FoundKind& kind : report.kinds) {
+    auto model = model_of_found(config_, config_.jobs[index], *source, kernels.at(kind.text));
+    const std::string doubt = model ? model->doubt : model.error().text;
+    if (report.not_judged.empty()) report.not_judged = doubt;
+    times.push_back(model ? model->time : Duration());
+  }
+  for (CollectiveReport& c : report.collectives) {
+    if (c.size_index < times.size()) c.modelled = times[c.size_index];
+  }
+  if (report.not_judged.empty()) report.not_judged = doubt_of_senders(report);
 }
 
 void JobRunner::add_results(JobReport& report, size_t index) const {

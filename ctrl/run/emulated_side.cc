@@ -10,6 +10,12 @@
 #include "ctrl/report/text.h"
 
 namespace understudy {
+namespace {
+
+/// Of RDMA-CM in one turn: a millisecond or two of work.
+constexpr size_t kCmMessages = 64;
+
+}  // namespace
 
 HostNamespaceSpec emulated_addresses(const Config& config) {
   HostNamespaceSpec spec;
@@ -292,7 +298,14 @@ void EmulatedSide::turn() {
   if (dialling_) dialling_->poll(now);
   if (nccl_) nccl_->poll(now);
   turn_rings();
-  for (auto& cm : cms_) cm->poll(now);
+  for (auto& cm : cms_) {
+    // In virtual time a turn takes none.
+    if (report_.virtual_clock) {
+      cm->poll(now);
+    } else {
+      cm->poll(now, kCmMessages);
+    }
+  }
   for (const std::string& line : jobs_->poll(now, {!report_.virtual_clock, report_.others}))
     say_(line);
   for (const auto& side : emulator_.sides()) side->control.poll();
@@ -300,6 +313,11 @@ void EmulatedSide::turn() {
     if (control != nullptr) control->poll();
   }
   client_log_.poll(now);
+}
+
+bool EmulatedSide::find_out() const {
+  return jobs_->find_out() ||
+         std::ranges::any_of(cms_, [](const auto& cm) { return cm->is_behind(); });
 }
 
 void EmulatedSide::hang_up() {

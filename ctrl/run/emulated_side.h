@@ -47,8 +47,9 @@ class EmulatedSide {
 
   /// Control's turn, once the host has had its own.
   void turn();
-  /// Messages wait for their operation to become known: the next turn is to come soon.
-  bool find_out() { return jobs_->find_out(); }
+  /// Messages wait for their operation to become known, or there are more than a turn takes: the next
+  /// one is to come soon.
+  bool find_out() const;
   /// All that the configuration has to be done is done; false for runs that only serve.
   bool work_done() const;
   JobRunner& jobs() { return *jobs_; }

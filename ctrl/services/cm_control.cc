@@ -80,10 +80,11 @@ void CmControl::listen(unsigned rail) {
   }
 }
 
-void CmControl::poll(Time now) {
+void CmControl::poll(Time now, size_t most) {
   const auto take = [this](const Notice& n, std::span<const uint8_t> b) { on_notice(n, b); };
-  while (pop_notice(control_.shard().notices(), take)) {
-  }
+  size_t taken = 0;
+  while (taken < most && control_.shard().notices().take(take)) ++taken;
+  behind_ = taken == most;
   hear(now);
   agent_.on_time(now);
   while (!accepts_.empty() && accepts_.begin()->first <= now) {

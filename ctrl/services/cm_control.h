@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <set>
@@ -57,7 +58,11 @@ class CmControl {
   CallerId traffic_ended(Time now, uint64_t connection, const TrafficResult& result);
 
   /// Takes what the shard tells and what is due, and sends what there is to say.
-  void poll(Time now);
+  /// Control's turn, with at most so many of the messages that have come: a real node that floods
+  /// with them leaves time for what else control has to do.
+  void poll(Time now, size_t most = std::numeric_limits<size_t>::max());
+  /// There are more, perhaps.
+  bool is_behind() const { return behind_; }
   /// The run is about to end: closes all connections, and makes no more of them.
   void hang_up(Time now);
   /// No connection is left that the other side has yet to see closed.
@@ -142,6 +147,7 @@ class CmControl {
   /// The real node has been found: before, a call's time would run while it waits for that.
   enum class Found : uint8_t { kNo, kAsked, kYes };
   Found found_ = Found::kNo;
+  bool behind_ = false;
   bool hanging_up_ = false;
 };
 

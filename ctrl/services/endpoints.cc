@@ -119,11 +119,31 @@ Result<EndpointReady> ServiceEndpoints::create(NodeId node, uint64_t connection,
   return EndpointReady{made->qpn, request.local_psn, made->region.va, made->region.rkey};
 }
 
+/// Of what a shard has, half of an even share is kept for each port: no real node can take from others
+/// that they connect.
+Result<void> ServiceEndpoints::leave_others_their_share(size_t port) const {
+  const ShardControl& control = *controls_[port];
+  const auto sharing = static_cast<size_t>(std::ranges::count(controls_, controls_[port]));
+  const size_t share = control.most_connections() / (2 * sharing);
+  size_t kept = 0;
+  for (size_t other = 0; other < controls_.size(); ++other) {
+    if (other == port || controls_[other] != &control) continue;
+    kept += share - std::min(share, held_[other]);
+  }
+  if (kept == 0 || control.connections_left() > kept) return {};
+  return fail("no queue pair or memory region is left for " +
+              config_.nodes[config_.ports[port].node].name + ", which has " +
+              std::to_string(held_[port]) + ": " + std::to_string(kept) +
+              " are kept for the real nodes at other ports ([limits] queue_pairs, regions)");
+}
+
 Result<ServiceEndpoints::Made*> ServiceEndpoints::reserve(NodeId node, uint64_t connection,
                                                           size_t port,
                                                           const EndpointRequest& request) {
+  TRY(leave_others_their_share(port));
   auto made = std::make_unique<Made>();
   made->control = controls_[port];
+  made->port = static_cast<uint32_t>(port);
   made->qpn = made->control->take_qpn();
   if (made->qpn == 0) return fail("no queue pair is left on this port");
   auto region = made->control->add_region(
@@ -135,6 +155,7 @@ Result<ServiceEndpoints::Made*> ServiceEndpoints::reserve(NodeId node, uint64_t 
   }
   made->region = *region;
   made->region_bytes = region_bytes(request);
+  ++held_[port];
   return made_.emplace(connection, std::move(made))->second.get();
 }
 
@@ -335,6 +356,7 @@ void ServiceEndpoints::remove(uint64_t connection) {
   for (auto it = first; it != last; ++it) {
     // The endpoint lives until the shard has let go of its queue pair.
     std::shared_ptr<Made> made(std::move(it->second));
+    --held_[made->port];
     const auto let_go = [made] { made->control->remove_region(made->region.index); };
     if (!made->connected) {
       made->control->return_qpn(made->qpn);

@@ -24,9 +24,13 @@ class ServiceEndpoints {
   /// `controls[i]` belongs to port i of the configuration. `topology`: null without switches.
   ServiceEndpoints(const Config& config, std::vector<ShardControl*> controls,
                    const Topology* topology = nullptr)
-      : config_(config), controls_(std::move(controls)), topology_(topology) {}
+      : config_(config),
+        controls_(std::move(controls)),
+        topology_(topology),
+        held_(controls_.size()) {}
 
-  /// Makes, or sets aside, what `request` of connection `connection` wants on node `node`.
+  /// Makes, or sets aside, what `request` of connection `connection` wants on node `node`. Error: no
+  /// queue pair or memory is left, or what is left is kept for the real nodes at other ports.
   Result<EndpointReady> create(NodeId node, uint64_t connection, const EndpointRequest& request);
   /// The client of this queue pair waits for our first message, or our own traffic may begin.
   void start(const EndpointStart& start);
@@ -59,6 +63,7 @@ class ServiceEndpoints {
  private:
   struct Made {
     ShardControl* control = nullptr;
+    uint32_t port = 0;
     Qpn qpn = 0;
     ExposedRegion region;
     uint64_t region_bytes = 0;
@@ -72,6 +77,7 @@ class ServiceEndpoints {
   };
 
   Result<size_t> port_for(const IpAddress& real) const;
+  Result<void> leave_others_their_share(size_t port) const;
   Result<Made*> reserve(NodeId node, uint64_t connection, size_t port,
                         const EndpointRequest& request);
   Made* reserved(uint64_t connection, Qpn qpn);
@@ -85,6 +91,7 @@ class ServiceEndpoints {
   const Config& config_;
   std::vector<ShardControl*> controls_;
   const Topology* topology_;
+  std::vector<size_t> held_;                                       ///< by port, connections
   std::unordered_multimap<uint64_t, std::unique_ptr<Made>> made_;  ///< by connection
 };
 

@@ -37,6 +37,15 @@ Qpn ShardControl::take_qpn() {
   return qpn;
 }
 
+size_t ShardControl::connections_left() const {
+  return std::min(shard_.queue_pairs() - next_qp_ + free_qps_.size(),
+                  shard_.region_capacity() - next_region_ + free_regions_.size());
+}
+
+size_t ShardControl::most_connections() const {
+  return std::min<size_t>(shard_.queue_pairs(), shard_.region_capacity());
+}
+
 Qp& ShardControl::add_qp(const QpConfig& config, Endpoint& endpoint, bool needs_payload,
                          const std::function<void(Qp&)>& prepare,
                          std::unique_ptr<QpControl> control, bool needs_small) {

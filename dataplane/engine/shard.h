@@ -32,7 +32,7 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   SpscChain<Reply>& replies() { return commands_.queue().replies; }
   ByteRing& to_host() { return host_.to_host(); }      ///< frames for the exception port
   ByteRing& from_host() { return host_.from_host(); }  ///< frames of the exception port
-  ByteRing& notices() { return state_.notices; }       ///< see node/notice.h
+  NoticeRings& notices() { return state_.notices; }
 
   /// The one with switches, if there is one.
   const Network* network() const { return network_.network(); }

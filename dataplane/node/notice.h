@@ -1,5 +1,5 @@
-// What a shard tells control without being asked, through a ring of its own: datagrams for QP1,
-// and what endpoints have to say.
+// What a shard tells control without being asked, through rings of their own (notice_rings.h): datagrams
+// for QP1, and what endpoints have to say.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +25,7 @@ struct Notice {
   Qpn qpn = 0;  ///< of the emulated end
   Time at;      ///< modelled
   IpAddress local, remote;
+  uint64_t number = 0;  ///< in the order of the shard
 };
 
 /// False when the ring is full: control is too slow, and hears nothing of it.

@@ -280,8 +280,7 @@ TEST(EngineFaultsOfDatagrams, TheyMeetFaultsInBothDirections) {
   for (int i = 0; i < 3; ++i) rig.receive(roce_frame(from, f, datagram.bytes));
   rig.advance(Duration::ms(1));
   int heard = 0;
-  while (
-      pop_notice(rig.shard.notices(), [&](const Notice&, std::span<const uint8_t>) { ++heard; })) {
+  while (rig.shard.notices().take([&](const Notice&, std::span<const uint8_t>) { ++heard; })) {
   }
   EXPECT_EQ(heard, 2);
   EXPECT_EQ(rig.drops(Drop::kFault), 1u);

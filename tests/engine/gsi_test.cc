@@ -23,7 +23,7 @@ class Gsi : public testing::Test {
   void receive() { rig.receive(roce_frame(addressing, fields, mad)); }
   /// Takes one notice, if there is one.
   bool take() {
-    return pop_notice(rig.shard.notices(), [&](const Notice& n, std::span<const uint8_t> bytes) {
+    return rig.shard.notices().take([&](const Notice& n, std::span<const uint8_t> bytes) {
       notice = n;
       contents.assign(bytes.begin(), bytes.end());
     });

@@ -41,7 +41,7 @@ TEST(SendBurst, IsDoneWhenAllAreAcknowledgedAndAsManyCameBack) {
   fields.opcode = Opcode::kSendOnly;
   const auto done = [&] {
     bool seen = false;
-    while (pop_notice(rig.shard.notices(), [&](const Notice& n, std::span<const uint8_t>) {
+    while (rig.shard.notices().take([&](const Notice& n, std::span<const uint8_t>) {
       EXPECT_EQ(n.kind, NoticeKind::kDone);
       EXPECT_EQ(n.qpn, config.qpn);
       seen = true;

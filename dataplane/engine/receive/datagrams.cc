@@ -63,8 +63,8 @@ void Datagrams::receive(const FrameView& view, const RoceView& roce, uint32_t sl
 
 void Datagrams::deliver_gsi(uint32_t packet, Time now) {
   const Packet& p = pool_[packet];
-  state_.notify({NoticeKind::kMad, kGsiQpn, now, p.addressing.dst, p.addressing.src},
-                {pool_.buffer(packet), p.view.payload_bytes});
+  state_.notify_from(p.real, {NoticeKind::kMad, kGsiQpn, now, p.addressing.dst, p.addressing.src},
+                     {pool_.buffer(packet), p.view.payload_bytes});
   pool_.release(packet);
 }
 

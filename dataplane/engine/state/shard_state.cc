@@ -25,7 +25,7 @@ ShardState::ShardState(const ShardConfig& made_of)
       qps(config),
       regions(config.regions),
       faults(config.faults, config.fault_seed, node_ids(config.nodes), config.queue_pairs),
-      notices(1 << 20) {
+      notices(ports.size()) {
   for (uint32_t i = 0; i < config.nodes.nics().size(); ++i) {
     qps[qps.finished_slot(i)].real = ports[0].nic;
   }

@@ -2,14 +2,13 @@
 // pairs. Each part takes from here what it works on, and keeps what is only its own.
 #pragma once
 
-#include "dataplane/base/byte_ring.h"
 #include "dataplane/engine/state/event_queue.h"
 #include "dataplane/engine/state/packet_pool.h"
 #include "dataplane/engine/state/qp_table.h"
 #include "dataplane/engine/state/real_ports.h"
 #include "dataplane/engine/state/shard_config.h"
 #include "dataplane/fabric/faults.h"
-#include "dataplane/node/notice.h"
+#include "dataplane/node/notice_rings.h"
 #include "dataplane/rc/memory.h"
 
 namespace understudy {
@@ -19,9 +18,14 @@ struct ShardState {
   ShardState(const ShardState&) = delete;
   ShardState& operator=(const ShardState&) = delete;
 
-  /// Tells control; lost, and counted, when it does not keep up.
+  // Tell control; lost, and counted, when it does not keep up.
   void notify(const Notice& notice, std::span<const uint8_t> bytes) {
-    if (!push_notice(notices, notice, bytes)) ports[0].counters.drop(Drop::kControlBusy);
+    if (!notices.tell(notice, bytes)) ports[0].counters.drop(Drop::kControlBusy);
+  }
+  /// Of the real NIC at this position of the node table.
+  void notify_from(uint32_t real, const Notice& notice, std::span<const uint8_t> bytes) {
+    if (notices.tell_from(ports.index_of(real), notice, bytes)) return;
+    ports.counters_of(real).drop(Drop::kControlBusy);
   }
 
   ShardConfig config;
@@ -31,7 +35,7 @@ struct ShardState {
   QpTable qps;
   RegionTable regions;
   FaultInjector faults;
-  ByteRing notices;              ///< see node/notice.h
+  NoticeRings notices;
   Duration arrival_uncertainty;  ///< of what is handled at this moment
 };
 

@@ -189,10 +189,16 @@ class Flood {
     return out;
   }
 
+  /// Control looks at no more than so many messages; whether there may be more.
+  bool turn(size_t most) {
+    cm_.poll(pair_.emulated.now, most);
+    return cm_.is_behind();
+  }
+
   /// What clients got from the communication manager since the last call.
   std::vector<CmMad> heard() {
     std::vector<CmMad> out;
-    while (pop_notice(pair_.real.shard.notices(), [&](const Notice&, std::span<const uint8_t> b) {
+    while (pair_.real.shard.notices().take([&](const Notice&, std::span<const uint8_t> b) {
       if (auto mad = parse_mad(b)) out.push_back(std::move(*mad));
     })) {
     }
@@ -306,6 +312,17 @@ TEST(CmFlood, WhatControlHasNoTimeForIsCounted) {
   flood.measure(kFloodPerStep);
   flood.advance(Duration::ms(40));
   EXPECT_GT(flood.drops(Drop::kControlBusy), 100u);
+  EXPECT_EQ(flood.counted("received") + flood.drops(Drop::kControlBusy), flood.requests());
+}
+
+// What else control has to do has its time, too.
+TEST(CmFlood, ATurnTakesNoMoreThanItIsTold) {
+  Flood flood(1'000'000);
+  flood.measure(kFloodPerStep);
+  EXPECT_EQ(flood.counted("received"), 0u);
+  EXPECT_TRUE(flood.turn(10));
+  EXPECT_EQ(flood.counted("received"), 10u);
+  EXPECT_FALSE(flood.turn(1'000'000));
   EXPECT_EQ(flood.counted("received") + flood.drops(Drop::kControlBusy), flood.requests());
 }
 

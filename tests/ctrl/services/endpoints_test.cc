@@ -56,5 +56,55 @@ TEST(Endpoints, AConnectionTakesMemoryForTheRequestsThatItMakes) {
   EXPECT_LT(bytes_each(Behaviour::kWriteEcho), 20'000);  // with the memory that it exposes
 }
 
+// Two real nodes at ports of one shard.
+TEST(Endpoints, ARealNodeLeavesOthersTheirShare) {
+  constexpr char kTwo[] = R"(format = 1
+[limits]
+queue_pairs = 40
+[[prefix]]
+nic = 0
+v4 = "10.0.0.0/24"
+[[node]]
+name = "gpu"
+count = 2
+real = true
+link = { rate = "unlimited", latency = "1us" }
+[[node]]
+name = "w"
+link = { rate = "unlimited", latency = "1us" }
+[[port]]
+real = "gpu0"
+device = "virtual"
+[[port]]
+real = "gpu1"
+device = "virtual"
+)";
+  const Config config = *load_config_text(kTwo, "test");
+  Shard shard(emulator_shard(config, {0, 1}, MacAddress{}));
+  ShardControl control(shard);
+  ServiceEndpoints endpoints(config, {&control, &control});
+  uint64_t connections = 0;
+  const auto made_by = [&](const char* real) {
+    EndpointRequest request;
+    request.behaviour = Behaviour::kMemoryTarget;
+    request.local = *IpAddress::parse("10.0.0.3");
+    request.remote = *IpAddress::parse(real);
+    for (int made = 0;; ++made) {
+      request.remote_qpn = static_cast<Qpn>(100 + connections);
+      const auto ready = endpoints.create(2, connections++, request);
+      if (!ready) return std::pair(made, ready.error().text);
+    }
+  };
+  const auto [flooder, why] = made_by("10.0.0.1");
+  EXPECT_EQ(flooder, 30);
+  EXPECT_EQ(why,
+            "no queue pair or memory region is left for gpu0, which has 30: 10 are kept for the "
+            "real nodes at other ports ([limits] queue_pairs, regions)");
+  const auto [other, none_left] = made_by("10.0.0.2");
+  EXPECT_EQ(other, 10);
+  EXPECT_EQ(none_left, "no queue pair is left on this port");
+  EXPECT_EQ(made_by("10.0.0.1").first, 0);
+}
+
 }  // namespace
 }  // namespace understudy
