@@ -76,10 +76,30 @@ void OneSidedRank::queue(const WorkRequest& request) {
   answers_[end_++ % kAnswers] = request;
 }
 
-void OneSidedRank::on_atomic(Time now, Qp&, uint64_t va) {
+/// Where a signal is answered at the real rank, as an offset. One of the RMA proxy, in its own rank's
+/// place. GIN's barriers have a signal of each rank, in their order, and no data
+/// (gin_barrier__funcs.h); with data comes the one that the kernel names to all its peers.
+std::optional<uint64_t> OneSidedRank::signal_for(const SymmetricRange& range, uint64_t va,
+                                                 bool bare) {
+  using Signals = SymmetricRange::Signals;
+  const uint64_t offset = va - range.va;
+  if (range.signals == Signals::kNone || (range.signals == Signals::kNamed && !bare)) {
+    return offset;
+  }
+  const uint64_t first =
+      range.signals == Signals::kNamed ? offset - uint64_t{range.real} * kSignalBytes : 0;
+  if (first > offset) return std::nullopt;
+  const uint64_t own = first + uint64_t{range.rank} * kSignalBytes;
+  if (own + kSignalBytes > range.bytes) return std::nullopt;
+  return own;
+}
+
+void OneSidedRank::on_atomic(Time now, Qp&, uint64_t va, uint64_t operand) {
   add_to(traffic_.signals, 1);
+  const SymmetricRange* const range = range_of(va, kSignalBytes);
+  const bool of_ranks = range != nullptr && range->signals == SymmetricRange::Signals::kOfRanks;
   for (const Put& put : puts_) {
-    chunked_ = put.bytes > kMayBeChunk && (bare_ || chunked_);
+    chunked_ = of_ranks && put.bytes > kMayBeChunk && (bare_ || chunked_);
     if (chunked_) {
       add_to(traffic_.chunks, 1);
       continue;
@@ -93,16 +113,13 @@ void OneSidedRank::on_atomic(Time now, Qp&, uint64_t va) {
   }
   bare_ = puts_.empty();
   puts_.clear();
-  // A rank's signals have a counter of their own in each peer.
-  const SymmetricRange* const range = range_of(va, kSignalBytes);
-  if (range == nullptr || (uint64_t{range->rank} + 1) * kSignalBytes > range->bytes) {
-    return add_to(traffic_.unanswered, 1);
-  }
+  const auto to = range == nullptr ? std::nullopt : signal_for(*range, va, bare_);
+  if (!to) return add_to(traffic_.unanswered, 1);
   WorkRequest signal;
   signal.op = WorkOp::kFetchAdd;
-  signal.remote_va = range->real_va + uint64_t{range->rank} * kSignalBytes;
+  signal.remote_va = range->real_va + *to;
   signal.rkey = range->real_rkey;
-  signal.compare_add = 1;
+  signal.compare_add = operand;
   queue(signal);
   post(now);
 }

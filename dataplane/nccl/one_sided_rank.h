@@ -1,5 +1,6 @@
-// An emulated rank's one-sided connections with a real one, a queue pair each way (docs/nccl 3.16):
-// what the real rank puts comes by WRITE, its signals by FETCH_ADD. Each signal is answered by one,
+// An emulated rank's one-sided connections with a real one, a queue pair each way (docs/nccl 3.16), of
+// the RMA proxy or of a context of GIN's: what the real rank puts comes by WRITE, its signals by
+// FETCH_ADD. Each signal is answered by one,
 // with as much data as came before it, so that a real rank that waits for its peers goes on.
 #pragma once
 
@@ -32,6 +33,12 @@ struct SymmetricRange {
   uint64_t real_va = 0;
   Rkey real_rkey = 0;
   uint32_t rank = 0, real = 0;  ///< by their numbers in the communicator
+  enum class Signals : uint8_t {
+    kNone,     ///< it is a window
+    kOfRanks,  ///< of the RMA proxy: one of each rank
+    kNamed,    ///< of GIN: kernels name them
+  };
+  Signals signals = Signals::kNone;
 };
 
 class OneSidedRank final : public Endpoint {
@@ -56,7 +63,7 @@ class OneSidedRank final : public Endpoint {
   static constexpr uint64_t kJoin = 0, kMore = 1;  ///< on_wake cookies: the way out stands; news
   void on_wake(Time now, uint64_t cookie) override;
   void on_received(Time now, Qp& qp, const Received& message) override;
-  void on_atomic(Time now, Qp& qp, uint64_t va) override;
+  void on_atomic(Time now, Qp& qp, uint64_t va, uint64_t operand) override;
   void on_completed(Time now, Qp& qp, uint64_t id, WorkStatus status) override;
 
  private:
@@ -67,6 +74,7 @@ class OneSidedRank final : public Endpoint {
   };
   const SymmetricRange* range_of(uint64_t va, uint64_t bytes) const;
   std::optional<WorkRequest> answer_to(const Put& put) const;
+  static std::optional<uint64_t> signal_for(const SymmetricRange& range, uint64_t va, bool bare);
   void queue(const WorkRequest& request);
   void post(Time now);
 

@@ -87,7 +87,9 @@ void Qp::on_packet(Time now, const RoceView& packet, const uint8_t* payload) {
   }
   if (outcome == RequestOutcome::kMessage)
     owner_.on_received(now, *this, responder_.received(packet, payload));
-  if (outcome == RequestOutcome::kAtomic) owner_.on_atomic(now, *this, packet.va);
+  if (outcome == RequestOutcome::kAtomic) {
+    owner_.on_atomic(now, *this, packet.va, packet.swap_add);
+  }
   if (outcome == RequestOutcome::kFatal) {
     enter_error();  // but for the NAK, and what must go before it
     requester_.flush();

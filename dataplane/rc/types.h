@@ -173,7 +173,8 @@ class QpOwner {
   virtual void on_received(Time now, Qp& qp, const Received& message) = 0;
   virtual void on_completed(Time now, Qp& qp, uint64_t id, WorkStatus status) = 0;
   /// An ATOMIC of the peer was carried out on the eight bytes at `va`; once, however often it comes.
-  virtual void on_atomic(Time /*now*/, Qp& /*qp*/, uint64_t /*va*/) {}
+  /// `operand`: what it adds, or puts there.
+  virtual void on_atomic(Time /*now*/, Qp& /*qp*/, uint64_t /*va*/, uint64_t /*operand*/) {}
   /// The first packet in order came while the queue pair was in RTR (rule A4.22); before
   /// on_received().
   virtual void on_established(Time /*now*/, Qp& /*qp*/) {}

@@ -14,7 +14,9 @@ namespace {
 constexpr uint64_t kSignals = 0x10000, kRealSignals = 0x20000;
 constexpr uint64_t kWindow = uint64_t{1} << 40, kRealWindow = uint64_t{2} << 40;
 constexpr uint64_t kWindowBytes = uint64_t{1} << 30;
+constexpr uint64_t kNamed = 0x30000, kRealNamed = 0x40000, kNamedBytes = 256;
 constexpr uint32_t kRank = 3, kReal = 1;
+using Signals = SymmetricRange::Signals;
 
 struct Rig {
   explicit Rig(bool joined = true) : regions(1), rank(traffic) {
@@ -24,7 +26,8 @@ struct Rig {
     out = std::make_unique<Qp>(config, regions, counters, rank);
     rank.attach(host);
     rank.set_out(*out);
-    rank.add({kSignals, 40, nullptr, kRealSignals, 5, kRank, kReal});
+    rank.add({kSignals, 40, nullptr, kRealSignals, 5, kRank, kReal, Signals::kOfRanks});
+    rank.add({kNamed, kNamedBytes, nullptr, kRealNamed, 7, kRank, kReal, Signals::kNamed});
     rank.add({kWindow, kWindowBytes, contents.data(), kRealWindow, 6, kRank, kReal});
     rank.on_wake(Time(), joined ? OneSidedRank::kJoin : OneSidedRank::kMore);
   }
@@ -32,7 +35,10 @@ struct Rig {
     rank.on_received(Time(), *in,
                      Received{.is_write = true, .va = kWindow + offset, .length = bytes});
   }
-  void signal() { rank.on_atomic(Time(), *in, kSignals + kReal * 8); }
+  void signal() { rank.on_atomic(Time(), *in, kSignals + kReal * 8, 1); }
+  void named(uint64_t number, uint64_t value) {
+    rank.on_atomic(Time(), *in, kNamed + number * 8, value);
+  }
 
   std::vector<uint8_t> contents = std::vector<uint8_t>(16);
   RegionTable regions;
@@ -151,6 +157,45 @@ TEST(OneSidedRank, AFailedQueuePairIsCountedOnce) {
   EXPECT_EQ(rig.traffic.failed, 1u);
   rig.signal();
   EXPECT_TRUE(rig.host.posted.empty());
+}
+
+void expect_named(const Rig& rig, size_t i, uint64_t number, uint64_t value) {
+  const auto& posted = rig.host.posted.at(i);
+  EXPECT_EQ(posted.op, WorkOp::kFetchAdd);
+  EXPECT_EQ(posted.remote_va, kRealNamed + number * 8);
+  EXPECT_EQ(posted.rkey, 7u);
+  EXPECT_EQ(posted.compare_add, value);
+}
+
+/// GIN's barrier has a signal of each rank; with data comes one that the kernel names.
+TEST(OneSidedRank, AnswersGinsSignals) {
+  Rig rig;
+  rig.named(8 + kReal, 1);
+  expect_named(rig, 0, 8 + kRank, 1);
+  rig.put(kReal * 100, 100);
+  rig.named(2, 5);
+  expect_put(rig, 1, kRank * 100, 100);
+  expect_named(rig, 2, 2, 5);
+  // One before the first of a barrier, or behind the last signal, is no barrier's.
+  rig.named(0, 1);
+  rig.named(kNamedBytes / 8 - 1, 1);
+  EXPECT_EQ(rig.host.posted.size(), 3u);
+  EXPECT_EQ(rig.traffic.unanswered, 2u);
+  // A signal in a window, at its place.
+  rig.rank.on_atomic(Time(), *rig.in, kWindow + 64, 3);
+  EXPECT_EQ(rig.host.posted.at(3).remote_va, kRealWindow + 64);
+  EXPECT_EQ(rig.host.posted.at(3).compare_add, 3u);
+}
+
+/// It cuts nothing into chunks.
+TEST(OneSidedRank, AnswersLargePutsOfGin) {
+  Rig rig;
+  rig.named(8 + kReal, 1);
+  rig.put(kReal * (uint64_t{64} << 20), 64 << 20);
+  rig.named(2, 1);
+  ASSERT_EQ(rig.host.posted.size(), 3u);
+  EXPECT_EQ(rig.host.posted[1].length, 64u << 20);
+  EXPECT_EQ(rig.traffic.chunks, 0u);
 }
 
 }  // namespace

@@ -151,7 +151,7 @@ void OneSidedLinks::connect(const std::shared_ptr<Link>& link, const NodeConfig&
   const auto all = registered_.find({connector.communicator, connector.emulated});
   if (all == registered_.end() || sends) return;
   for (const Registered& one : all->second) {
-    if (one.known) tell(*link->mesh, one);
+    if (one.known && reaches(connector, one)) tell(*link->mesh, one);
   }
 }
 
@@ -179,6 +179,7 @@ void OneSidedLinks::remove(const NcclConnector& connector) {
   const bool last = left.first == left.last;
   if (const auto all = registered_.find(rank); last && all != registered_.end()) {
     for (const Registered& one : all->second) {
+      if (one.shares) continue;
       regions.push_back(one.region.index);
       if (one.region.bytes != nullptr) kept_bytes_ -= one.memory.bytes;
     }
@@ -227,19 +228,29 @@ void OneSidedLinks::take(
 
 Result<NcclHost::MemoryKey> OneSidedLinks::expose(NodeId node,
                                                   const NcclHost::OneSidedMemory& memory) {
-  const bool kept = settings_.exact || !memory.window;
+  using Use = NcclHost::OneSidedUse;
+  const bool window = memory.use == Use::kWindow;
+  auto& all = registered_[{memory.communicator, memory.emulated}];
+  const auto known = std::ranges::find_if(all, [&](const Registered& one) {
+    return window && one.memory.use == Use::kWindow && one.memory.window == memory.window;
+  });
+  if (known != all.end()) {
+    const ExposedRegion region = known->region;
+    all.push_back({memory, region, {}, false, true});
+    return NcclHost::MemoryKey{region.va, region.rkey};
+  }
+  const bool kept = window ? settings_.exact : memory.use != Use::kLocal;
   if (kept && memory.bytes > kMostWindowBytes - kept_bytes_) {
     return fail("payload = \"exact\" keeps the contents of all emulated ranks' windows, up to " +
                 std::to_string(kMostWindowBytes) +
                 " bytes together; payload = \"synthetic\" keeps none");
   }
-  auto& all = registered_[{memory.communicator, memory.emulated}];
   const ExposedRegion region = TRY(control_.add_region(
       node, memory.bytes, kMemoryAccess, kept ? RegionKind::kBacked : RegionKind::kDiscard));
-  all.push_back({memory, region, {}, false});
+  all.push_back({memory, region, {}, false, false});
   if (region.bytes != nullptr) kept_bytes_ += memory.bytes;
-  if (memory.window) ++windows_;
-  if (memory.window && kept) fill(all.back());
+  if (window) ++windows_;
+  if (window && kept) fill(all.back());
   return NcclHost::MemoryKey{region.va, region.rkey};
 }
 
@@ -250,9 +261,15 @@ void OneSidedLinks::fill(const Registered& registered) const {
 }
 
 void OneSidedLinks::tell(Mesh& mesh, const Registered& registered) {
+  using Use = NcclHost::OneSidedUse;
+  using Signals = SymmetricRange::Signals;
+  const Use use = registered.memory.use;
+  const Signals signals = use == Use::kSignals      ? Signals::kOfRanks
+                          : use == Use::kGinSignals ? Signals::kNamed
+                                                    : Signals::kNone;
   mesh.rank.add({registered.region.va, registered.memory.bytes, registered.region.bytes,
                  registered.real.address, registered.real.rkey, registered.memory.rank,
-                 registered.memory.real});
+                 registered.memory.real, signals});
   control_.wake(mesh.rank, OneSidedRank::kMore);
 }
 
@@ -266,7 +283,8 @@ void OneSidedLinks::exposed(const NcclHost::OneSidedMemory& memory,
     one.real = real;
     one.known = true;
     for (const auto& [connector, link] : links_of(rank)) {
-      if (link->mesh != nullptr && link->made && connector.real_sends) tell(*link->mesh, one);
+      const bool sends = link->mesh != nullptr && link->made && connector.real_sends;
+      if (sends && reaches(connector, one)) tell(*link->mesh, one);
     }
   }
 }

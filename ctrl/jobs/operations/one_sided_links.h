@@ -73,7 +73,8 @@ class OneSidedLinks {
     NcclHost::OneSidedMemory memory;
     ExposedRegion region;
     NcclHost::MemoryKey real;
-    bool known = false;  ///< the real rank's is
+    bool known = false;   ///< the real rank's is
+    bool shares = false;  ///< the region, with an earlier one
   };
   using Links = std::map<NcclConnector, std::shared_ptr<Link>>;
   struct LinksOfRank {
@@ -89,6 +90,9 @@ class OneSidedLinks {
   void prepare(Link& link, const EndpointRequest& request, Qp& qp);
   std::shared_ptr<Mesh> mesh_of(const NcclConnector& connector);
   void tell(Mesh& mesh, const Registered& registered);
+  static bool reaches(const NcclConnector& connector, const Registered& registered) {
+    return (connector.channel & 0xff) == registered.memory.ring;
+  }
   void fill(const Registered& registered) const;
   const PortConfig& port_to(const NcclNic& real) const;
 

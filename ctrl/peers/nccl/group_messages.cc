@@ -9,6 +9,7 @@ namespace understudy {
 namespace {
 
 constexpr uint32_t kGrowTag = 1u << 27;  // reserved (bootstrap.cc)
+constexpr uint32_t kWindowTag = 0xbeef;  // of the barrier after a window (dev_runtime.cc)
 constexpr size_t kProxyAddress = 28;     // in bootstrapRingData
 constexpr size_t kMostBarriers = 64;     // tags; NCCL has a handful
 
@@ -77,6 +78,7 @@ void NcclGroup::message(uint32_t from, uint32_t to, uint32_t tag,
   const bool known = barriers_.contains(tag) || barriers_.size() < kMostBarriers;
   if (payload.size() == 4 && known &&
       barriers_.try_emplace(tag, members_).first->second.came(from, to, sends)) {
+    if (tag == kWindowTag) one_sided_.at_barrier();
     const uint8_t nothing[4] = {};
     for (const RankBarrier::Send& s : sends) send(s.from, s.to, tag, nothing);
     return;

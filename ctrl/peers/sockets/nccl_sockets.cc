@@ -50,13 +50,13 @@ Result<void> NcclSockets::listen_at(uint32_t rank, uint16_t port, ListenerId lis
   if (auto opened = open_port(at.address, port); !opened) {
     return fail(at.text() + ": " + opened.error().text);
   }
-  expected_[at] = Expected{listener, std::nullopt};
+  expected_[at] = Expected{listener, {}};
   listeners_[listener] = at;
   return {};
 }
 
 Result<SocketAddress> NcclSockets::listen(uint32_t rank, ListenerId listener) {
-  auto at = claim(rank, Expected{listener, std::nullopt});
+  auto at = claim(rank, Expected{listener, {}});
   if (at) listeners_[listener] = *at;
   return at;
 }
@@ -69,9 +69,30 @@ void NcclSockets::stop_listening(ListenerId listener) {
 }
 
 Result<SocketAddress> NcclSockets::expect(const NcclConnector& connector) {
-  auto at = claim(connector.emulated, Expected{0, connector});
+  auto at = claim(connector.emulated, Expected{0, {connector}});
   if (at) awaited_[connector] = *at;
   return at;
+}
+
+Result<void> NcclSockets::expect_behind(const NcclConnector& connector,
+                                        const NcclConnector& before) {
+  const auto found = awaited_.find(before);
+  if (found == awaited_.end()) return fail("its listener has closed");
+  const SocketAddress at = found->second;
+  expected_.at(at).connectors.push_back(connector);
+  awaited_[connector] = at;
+  return {};
+}
+
+void NcclSockets::release(const NcclConnector& connector) {
+  const auto found = awaited_.find(connector);
+  if (found == awaited_.end()) return;
+  const auto expected = expected_.find(found->second);
+  if (expected != expected_.end()) {
+    std::erase(expected->second.connectors, connector);
+    if (expected->second.connectors.empty()) expected_.erase(expected);
+  }
+  awaited_.erase(found);
 }
 
 std::unique_ptr<Peer> NcclSockets::accept(const AcceptedConnection& accepted) {
@@ -84,8 +105,8 @@ std::unique_ptr<Peer> NcclSockets::accept(const AcceptedConnection& accepted) {
     return streams_.accept(stream, accepted.id);
   }
   if (communicator_ == nullptr) return nullptr;
-  if (found->second.connector) {
-    const NcclConnector connector = *found->second.connector;
+  if (!found->second.connectors.empty()) {
+    const NcclConnector connector = found->second.connectors.front();
     connections_.insert(accepted.id);
     return callbacks_.receiver(connector);
   }
@@ -235,10 +256,7 @@ void NcclSockets::poll() {
 }
 
 void NcclSockets::on_connector(const NcclConnector& connector, const std::string& failure) {
-  if (const auto found = awaited_.find(connector); found != awaited_.end()) {
-    expected_.erase(found->second);
-    awaited_.erase(found);
-  }
+  release(connector);
   if (communicator_ == nullptr) return;
   if (failure.empty()) {
     communicator_->on_connector_ready(network_.now(), connector);
@@ -248,10 +266,7 @@ void NcclSockets::on_connector(const NcclConnector& connector, const std::string
 }
 
 void NcclSockets::disconnect(const NcclConnector& connector) {
-  if (const auto found = awaited_.find(connector); found != awaited_.end()) {
-    expected_.erase(found->second);
-    awaited_.erase(found);
-  }
+  release(connector);
   callbacks_.disconnect(connector);
 }
 

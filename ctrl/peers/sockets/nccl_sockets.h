@@ -82,6 +82,7 @@ class NcclSockets final : public NcclHost, private SocketStreams::Owner {
   }
   void close(StreamId stream) override;
   Result<SocketAddress> expect(const NcclConnector& connector) override;
+  Result<void> expect_behind(const NcclConnector& connector, const NcclConnector& before) override;
   void connect(const NcclConnector& connector, const SocketAddress& listener,
                uint64_t magic) override;
   void disconnect(const NcclConnector& connector) override;
@@ -100,7 +101,7 @@ class NcclSockets final : public NcclHost, private SocketStreams::Owner {
   /// What is listened for at one address and port.
   struct Expected {
     ListenerId listener = 0;
-    std::optional<NcclConnector> connector;
+    std::deque<NcclConnector> connectors;  ///< the first one is taken
   };
   /// A connection that is to be made, by a rank or a connector.
   struct Call {
@@ -128,7 +129,7 @@ class NcclSockets final : public NcclHost, private SocketStreams::Owner {
   void on_stream_closed(Time now, StreamId stream, const std::string& why) override;
   Result<SocketAddress> claim(uint32_t rank, Expected expected);
   Result<uint16_t> open_port(const IpAddress& like, uint16_t port);
-  void release(const SocketAddress& at);
+  void release(const NcclConnector& connector);
   std::unique_ptr<Peer> accept(const AcceptedConnection& accepted);
   bool is_early(ListenerId listener) const;
   void call(const SocketAddress& to, Target& target);

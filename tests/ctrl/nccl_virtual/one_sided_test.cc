@@ -2,6 +2,7 @@
 // gathers without kernels, puts, signals and gets; emulated ranks take part, over their own queue
 // pairs. Captures are judged.
 #include "tests/ctrl/nccl_virtual/rig.h"
+#include "tests/rigs/nccl_rank/gin_program.h"
 #include "tests/rigs/nccl_rank/rma_program.h"
 
 namespace understudy::nccl_rank {
@@ -62,6 +63,69 @@ TEST(NcclOneSided, GathersPutsSignalsAndGets) {
 
 /// Without contents windows read as zeros.
 TEST(NcclOneSided, Synthetic) { play_one_sided({4, 3, false}, 30); }
+
+struct GinRun {
+  uint32_t ranks = 4, real = 0;
+  bool exact = true;
+  bool window_first = false;  ///< a window is registered before GIN connects
+  bool rma = true;            ///< the RMA proxy is on, too
+  size_t contexts = 2;
+};
+
+void play_gin(const GinRun& run, uint32_t minor) {
+  SCOPED_TRACE("GIN of 2." + std::to_string(minor) + ", rank " + std::to_string(run.real) + " of " +
+               std::to_string(run.ranks) + (run.exact ? ", exact" : "") +
+               (run.window_first ? ", a window first" : "") + (run.rma ? "" : ", no RMA proxy"));
+  Case c;
+  c.ranks = run.ranks;
+  c.real = run.real;
+  c.channels = 1;
+  c.sizes = "\"10000B\"";
+  c.payload = run.exact ? "exact" : "synthetic";
+  const ScratchFile id("id");
+  const ScratchFile capture("pcapng");
+  const Config config = config_of_case(c, text_of(c, minor, "file = \"" + id.path() + "\""));
+  VirtualJob::Options options;
+  options.capture = capture.path();
+  options.gin_contexts = run.contexts;
+  options.gin = [run](RealRank& rank, RmaProxy& proxy, GinProxy& gin) {
+    proxy.set_disabled(!run.rma);
+    return gin_program(rank, proxy, gin, run.exact, run.window_first);
+  };
+  VirtualJob job(config, options);
+  ASSERT_EQ(job.run(), "");
+  const JobReport report = job.report();
+  EXPECT_EQ(report.violations, 0u);
+  // On each context a barrier, an exchange, and a put.
+  const uint64_t peers = run.ranks - 1;
+  const OneSidedReport& counted = report.answered.one_sided;
+  EXPECT_EQ(counted.windows, 2 * peers);
+  EXPECT_EQ(counted.signals, run.contexts * (2 * peers + 1));
+  EXPECT_EQ(counted.puts, run.contexts * (peers + 1));
+  EXPECT_EQ(counted.put_bytes, run.contexts * (peers * kGinBlockBytes + kGinPutBytes));
+  EXPECT_EQ(counted.answers, counted.puts);
+  EXPECT_EQ(counted.answer_bytes, counted.put_bytes);
+  EXPECT_EQ(counted.unanswered, 0u);
+  expect_right(job, false);
+  expect_holds(judged(capture.path(), &config));
+}
+
+TEST(NcclOneSided, GinPutsSignalsAndGets) {
+  for (const uint32_t ranks : {2U, 4U, 7U}) {
+    play_gin({.ranks = ranks, .real = ranks / 2}, 30);
+    if (testing::Test::HasFailure()) return;
+  }
+  play_gin({.ranks = 3, .real = 1, .contexts = 3}, 31);
+  play_gin({.ranks = 4, .real = 3, .exact = false, .contexts = 1}, 30);
+}
+
+/// A window is there before GIN: with the RMA proxy, and without.
+TEST(NcclOneSided, GinAfterAWindow) {
+  play_gin({.ranks = 4, .real = 1, .window_first = true}, 30);
+  play_gin({.ranks = 4, .real = 1, .window_first = true, .rma = false}, 30);
+}
+
+TEST(NcclOneSided, GinWithoutTheRmaProxy) { play_gin({.ranks = 4, .real = 2, .rma = false}, 30); }
 
 /// What is said of a job whose real rank registers a window, and when the run was given up.
 std::vector<std::string> said_of(uint32_t minor, const Case& c, int stops_before) {

@@ -12,6 +12,7 @@ namespace understudy {
 namespace {
 
 using Bytes = std::vector<uint8_t>;
+using Use = NcclHost::OneSidedUse;
 
 const SocketAddress kReal{IpAddress::v4(0x0a090001), 4000}, kMesh{IpAddress::v4(0x0a090001), 4001};
 
@@ -40,10 +41,14 @@ class Host final : public NcclHost, public OneSidedUser {
     expected.push_back(connector);
     return SocketAddress{IpAddress::v4(0x0a090100 + connector.emulated), next_port_++};
   }
+  Result<void> expect_behind(const NcclConnector& connector, const NcclConnector& before) override {
+    behind.emplace_back(connector, before);
+    return {};
+  }
   void connect(const NcclConnector& connector, const SocketAddress& at, uint64_t) override {
     called.emplace_back(connector, at);
   }
-  void disconnect(const NcclConnector&) override { ++gone; }
+  void disconnect(const NcclConnector& connector) override { gone.push_back(connector); }
   void relay(const NcclConnector&, std::span<const uint8_t> bytes) override {
     relayed.emplace_back(bytes.begin(), bytes.end());
   }
@@ -63,7 +68,8 @@ class Host final : public NcclHost, public OneSidedUser {
   std::vector<OneSidedMemory> memories;
   std::vector<MemoryKey> reals;
   std::string failure;
-  size_t gone = 0;
+  std::vector<NcclConnector> gone;
+  std::vector<std::pair<NcclConnector, NcclConnector>> behind;  ///< with whom it waits for
 
  private:
   uint16_t next_port_ = 9000;
@@ -108,6 +114,10 @@ struct Rig {
     for (const NcclConnector& c : host.expected) EXPECT_TRUE(set_up.ready(c));
     for (const auto& [c, at] : host.called) EXPECT_TRUE(set_up.ready(c));
   }
+  void all_stand() {
+    for (const NcclConnector& c : host.expected) set_up.ready(c);
+    for (const auto& [c, at] : host.called) set_up.ready(c);
+  }
   NcclConnector in() const { return host.expected.front(); }
   /// An all-gather over the ring: ours come back, as the real rank hands them on.
   void ring(const Bytes& own) {
@@ -151,6 +161,7 @@ TEST(OneSided, SetUpInTheOrderOfTheRealRank) {
   EXPECT_EQ(rig.host.called.size(), 1u);
   // Barrier i lets the rank at distance i + 1 behind call.
   for (uint32_t barrier = 0; barrier < Rig::kRanks; ++barrier) {
+    rig.all_stand();
     rig.ring(Bytes(4));
     const size_t calls = 1 + std::min(barrier + 1, Rig::kRanks - 1);
     ASSERT_EQ(rig.host.called.size(), calls);
@@ -158,9 +169,6 @@ TEST(OneSided, SetUpInTheOrderOfTheRealRank) {
     const uint32_t distance = std::min(barrier + 1, Rig::kRanks - 1);
     EXPECT_EQ(rig.host.called.back().first.emulated, (1 + 4 - distance) % 4);
   }
-  for (const NcclConnector& c : rig.host.expected) rig.set_up.ready(c);
-  for (const auto& [c, at] : rig.host.called) rig.set_up.ready(c);
-
   // NCCL's own memory, then the window.
   const uint64_t sizes[] = {40, 40, 32, 1 << 20};
   for (uint32_t i = 0; i < 4; ++i) {
@@ -176,7 +184,7 @@ TEST(OneSided, SetUpInTheOrderOfTheRealRank) {
     EXPECT_EQ(nccl_u32(rig.host.relayed[2], 0), 2u + 7);
     ASSERT_EQ(rig.host.memories.size(), 3u);
     EXPECT_EQ(rig.host.memories[0].bytes, sizes[i]);
-    EXPECT_EQ(rig.host.memories[0].window, i == 3);
+    EXPECT_EQ(rig.host.memories[0].use, i == 3 ? Use::kWindow : Use::kSignals);
     ASSERT_EQ(rig.host.reals.size(), 3u);
     EXPECT_EQ(rig.host.reals[0].address, 0x1000u + i);
     EXPECT_EQ(rig.host.reals[0].rkey, 0x77u);
@@ -188,7 +196,7 @@ TEST(OneSided, SetUpInTheOrderOfTheRealRank) {
   rig.ring(Bytes(8, 1));
   EXPECT_EQ(rig.host.memories.back().bytes, 1u << 16);
   rig.set_up.disconnect();
-  EXPECT_EQ(rig.host.gone, 8u);
+  EXPECT_EQ(rig.host.gone.size(), 8u);
 }
 
 /// numRmaCtx = 2: each context has a mesh of its own, then its own memory.
@@ -199,23 +207,24 @@ TEST(OneSided, SeveralContexts) {
     rig.host.expected.resize(1);
     rig.host.called.resize(1);
     rig.ring(handle(kMesh));
-    for (uint32_t barrier = 0; barrier < Rig::kRanks; ++barrier) rig.ring(Bytes(4));
+    for (uint32_t barrier = 0; barrier < Rig::kRanks; ++barrier) {
+      rig.all_stand();
+      rig.ring(Bytes(4));
+    }
     ASSERT_EQ(rig.host.expected.size(), 4u);
     ASSERT_EQ(rig.host.called.size(), 4u);
     EXPECT_EQ(rig.host.expected.back().channel, context << 8);
     EXPECT_EQ(rig.host.called.back().first.channel, context << 8);
-    for (const NcclConnector& c : rig.host.expected) rig.set_up.ready(c);
-    for (const auto& [c, at] : rig.host.called) rig.set_up.ready(c);
     EXPECT_TRUE(rig.set_up.under_way());
     for (uint32_t i = 0; i < 3; ++i) {
       rig.ring(Bytes(8, 1));
-      EXPECT_FALSE(rig.host.memories.back().window);
+      EXPECT_EQ(rig.host.memories.back().use, Use::kSignals);
       rig.ring(Bytes(4, 1));
     }
     EXPECT_FALSE(rig.set_up.under_way());
   }
   rig.ring(Bytes(8, 1));
-  EXPECT_TRUE(rig.host.memories.back().window);
+  EXPECT_EQ(rig.host.memories.back().use, Use::kWindow);
   EXPECT_EQ(rig.host.memories.back().registration, 6u);
   EXPECT_EQ(rig.host.failure, "");
 }
@@ -236,11 +245,141 @@ TEST(OneSided, OtherReleasesAreRefusedByName) {
   EXPECT_TRUE(says(rig.host.failure, "not with 2.30.3 to 2.30.4"));
 }
 
-TEST(OneSided, GinIsRefusedByName) {
+/// A barrier of the mesh is left when the connections before it stand on both sides.
+TEST(OneSided, ABarrierWaitsForItsConnections) {
   Rig rig;
-  rig.gather(OneSided::Gather::kNone, {1, 0, 0, 0});
+  rig.begin();
+  rig.ring(handle(kMesh));
+  rig.ring(Bytes(4));
+  rig.host.relayed.clear();
+  rig.set_up.relayed(rig.in(), Bytes(4));
+  EXPECT_TRUE(rig.host.relayed.empty());
+  rig.set_up.ready(rig.host.called.back().first);
+  EXPECT_TRUE(rig.host.relayed.empty());
+  for (const NcclConnector& c : rig.host.expected) {
+    if (c.emulated == 2) rig.set_up.ready(c);
+  }
+  EXPECT_EQ(rig.host.relayed.size(), 3u);
+  EXPECT_EQ(rig.host.failure, "");
+}
+
+/// The real rank can have heard of nobody yet.
+TEST(OneSided, WhoGoesOnInABarrierIsRefused) {
+  Rig rig;
+  rig.begin();
+  rig.ring(handle(kMesh));
+  rig.ring(Bytes(4));
+  rig.set_up.relayed(rig.in(), Bytes(4));
+  rig.set_up.relayed(rig.in(), Bytes(4));
+  EXPECT_TRUE(says(rig.host.failure, "what it cannot have yet"));
+}
+
+/// A device communicator with two contexts, after a window without an RMA proxy; then its own
+/// window, with which the RMA proxy connects.
+TEST(OneSided, GinConnects) {
+  Rig rig;
+  rig.gather(OneSided::Gather::kSegments, Rig::segments(1 << 20));
+  rig.set_up.at_barrier();
+  rig.gather(OneSided::Gather::kSegments, Rig::segments(1 << 18));
+  rig.set_up.at_barrier();
+  rig.gather(OneSided::Gather::kCount, {1, 0, 0, 0});
+  rig.gather(OneSided::Gather::kHandles, handle(kReal));
+  rig.all_stand();
+  const auto registers = [&](const NcclConnector& in, uint64_t bytes, Use use) {
+    SCOPED_TRACE(bytes);
+    for (const Bytes& own : {Bytes(8, 1), Bytes(4, 1)}) {
+      rig.host.relayed.clear();
+      rig.set_up.relayed(in, own);
+      const std::vector<Bytes> ours = rig.host.relayed;
+      for (size_t i = 0; i + 1 < ours.size(); ++i) rig.set_up.relayed(in, ours[i]);
+    }
+    ASSERT_EQ(rig.host.failure, "");
+    EXPECT_EQ(rig.host.memories.back().bytes, bytes);
+    EXPECT_EQ(rig.host.memories.back().use, use);
+  };
+  // Windows that were there before, the newest first.
+  registers(rig.in(), 1 << 18, Use::kWindow);
+  registers(rig.in(), 1 << 20, Use::kWindow);
+  EXPECT_TRUE(rig.set_up.under_way());
+  rig.ring(handle(kMesh));
+  const std::vector<NcclConnector> first(rig.host.expected.begin() + 1, rig.host.expected.end());
+  for (uint32_t context = 1; context <= 2; ++context) {
+    for (uint32_t barrier = 0; barrier < Rig::kRanks; ++barrier) {
+      rig.ring(Bytes(4));
+      rig.all_stand();
+      if (context == 2) {
+        for (const auto& [c, before] : rig.host.behind) rig.set_up.ready(c);
+      }
+    }
+    // At the listener of the first context, and called at the real rank's.
+    ASSERT_EQ(rig.host.behind.size(), 3u * context);
+    EXPECT_EQ(rig.host.called.size(), 1 + 3u * context);
+    EXPECT_EQ(rig.host.called.back().second, kMesh);
+    EXPECT_EQ(rig.host.called.back().first.channel, context << 8);
+  }
+  EXPECT_EQ(rig.host.behind.front().second, first.front());
+  EXPECT_TRUE(rig.host.gone.empty());
+  registers(rig.in(), 2 * 8192 * 8, Use::kGinSignals);
+  // A third context was expected, and does not come.
+  ASSERT_EQ(rig.host.gone.size(), 3u);
+  EXPECT_EQ(rig.host.gone[0].channel, 3u << 8);
+  registers(rig.in(), 256 * 8 * Rig::kRanks, Use::kLocal);
+  registers(rig.in(), 256 * 8 * Rig::kRanks, Use::kLocal);
+  EXPECT_FALSE(rig.set_up.under_way());
+  rig.gather(OneSided::Gather::kSegments, Rig::segments(1 << 16));
+  registers(rig.in(), 1 << 16, Use::kWindow);
+
+  // The RMA proxy's ring is another.
+  rig.gather(OneSided::Gather::kCount, {1, 0, 0, 0});
+  rig.gather(OneSided::Gather::kHandles, handle(kReal));
+  const NcclConnector in = rig.host.expected.back();
+  EXPECT_EQ(in.index, kOneSidedRing);
+  EXPECT_EQ(in.channel, 1u);
+  rig.all_stand();
+  rig.set_up.relayed(in, Bytes(8, 1));
+  EXPECT_TRUE(says(rig.host.failure, "where NCCL's RMA proxy has others"));
+}
+
+/// GIN on the GPU tells of its keys without addresses.
+TEST(OneSided, GinOnTheGpuIsRefusedByName) {
+  for (const size_t bytes : {4u, 200u}) {
+    Rig rig;
+    rig.gather(OneSided::Gather::kCount, {1, 0, 0, 0});
+    rig.gather(OneSided::Gather::kHandles, handle(kReal));
+    rig.set_up.relayed(rig.in(), Bytes(bytes));
+    EXPECT_TRUE(says(rig.host.failure, "with GIN on the GPU itself (NCCL_GIN_TYPE=3)"));
+  }
+}
+
+/// No more NICs than NCCL has, and nothing that is no window.
+TEST(OneSided, GinsSizesAreBounded) {
+  Rig rig;
+  rig.gather(OneSided::Gather::kCount, {0xff, 0xff, 0xff, 0xff});
+  for (uint32_t nic = 0; nic < 4; ++nic) {
+    rig.gather(OneSided::Gather::kHandles, handle(kReal));
+  }
   rig.gather(OneSided::Gather::kNone, handle(kReal));
-  EXPECT_TRUE(says(rig.host.failure, "of GIN, for a device communicator"));
+  EXPECT_TRUE(says(rig.host.failure, "one after another all-gathers than NCCL's"));
+  Rig other;
+  other.gather(OneSided::Gather::kCount, {1, 0, 0, 0});
+  other.gather(OneSided::Gather::kHandles, handle(kReal));
+  other.set_up.relayed(other.in(), Bytes(8));
+  EXPECT_TRUE(says(other.host.failure, "sends 8 bytes over the ring"));
+  Rig host_memory;
+  host_memory.gather(OneSided::Gather::kCount, {1, 0, 0, 0});
+  host_memory.gather(OneSided::Gather::kHandles, handle(kReal));
+  Bytes segments = Rig::segments(4096);
+  segments[4] = 1;
+  host_memory.gather(OneSided::Gather::kSegments, segments);
+  EXPECT_TRUE(says(host_memory.host.failure, "a window has host memory"));
+}
+
+TEST(OneSided, GinOfSeveralRealRanksIsRefusedByName) {
+  Rig rig(3);
+  rig.gather(OneSided::Gather::kCount, {1, 0, 0, 0});
+  EXPECT_EQ(rig.host.failure, "");
+  rig.gather(OneSided::Gather::kNone, handle(kReal));
+  EXPECT_TRUE(says(rig.host.failure, "of GIN, for a device communicator, where 2 ranks"));
   EXPECT_TRUE(says(rig.host.failure, "NCCL_SYM_GIN_KERNELS_ENABLE=0"));
 }
 

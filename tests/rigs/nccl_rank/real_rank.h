@@ -117,7 +117,9 @@ class RealRank : public Process {
   const std::vector<std::unique_ptr<Communicator>>& communicators() const { return comms_; }
 
  private:
+  friend class GinProxy;
   friend class RmaProxy;
+  friend class RmaRing;
   Task<Communicator*> child(Communicator* parent, std::vector<int> order, uint64_t magic,
                             IbAdapter* adapter);
   Task<> serve_root(ListeningSocket* listener);

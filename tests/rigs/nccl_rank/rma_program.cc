@@ -9,17 +9,16 @@ namespace {
 
 constexpr uint64_t kWindow = 64 << 10, kOffset = 4096, kBlocks = 8192;
 
-/// What a rank's window holds at first, if contents are kept.
-uint8_t first_content(int rank, uint64_t place) {
-  return PlacePattern::at((static_cast<uint64_t>(rank) << 40) + place);
-}
-
 /// A window's slice of the reference rank, which is not as any emulated rank's.
 void fill_own(RmaProxy::Window& window, uint64_t from, uint64_t bytes) {
   std::iota(window.own.bytes + from, window.own.bytes + from + bytes, uint8_t{11});
 }
 
 }  // namespace
+
+uint8_t first_content(int rank, uint64_t place) {
+  return PlacePattern::at((static_cast<uint64_t>(rank) << 40) + place);
+}
 
 Task<> rma_program(RealRank& rank, RmaProxy& proxy, bool exact) {
   const int n = rank.world().size(), own = rank.rank();

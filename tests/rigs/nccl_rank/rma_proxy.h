@@ -7,52 +7,28 @@
 #include <vector>
 
 #include "tests/rigs/nccl_rank/real_rank.h"
+#include "tests/rigs/nccl_rank/rma_ring.h"
 
 namespace understudy::nccl_rank {
 
-/// Memory that can be reached from others.
-struct RmaMemory {
-  uint64_t address = 0;
-  uint32_t rkey = 0;
-  uint8_t* bytes = nullptr;
-  uint64_t size = 0;
-};
-
-/// What makes a rank's queue pairs for one-sided operations, and posts on them.
-class RmaAdapter : public IbAdapter {
- public:
-  static constexpr int kRing = 2, kMesh = 3;  ///< Link::index
-  virtual RmaMemory expose(uint64_t bytes) = 0;
-  // On the ring: one message at a time, and how many were sent, or have come, of those.
-  virtual void ring_send(Bytes bytes) = 0;
-  virtual void ring_receive(size_t bytes) = 0;
-  virtual size_t ring_sent() const = 0;
-  virtual const std::deque<Bytes>& ring_received() const = 0;
-  // On the mesh: to or from a peer's memory. Each is counted when it is done.
-  virtual void put(int peer, const uint8_t* from, uint64_t bytes, uint64_t address,
-                   uint32_t rkey) = 0;
-  /// Adds one; what was there before goes to `original`.
-  virtual void signal(int peer, uint64_t* original, uint64_t address, uint32_t rkey) = 0;
-  virtual void get(int peer, uint8_t* to, uint64_t bytes, uint64_t address, uint32_t rkey) = 0;
-  virtual size_t posted() const = 0;
-  virtual size_t done() const = 0;
-  virtual bool failed() const = 0;
-};
+class GinProxy;
 
 class RmaProxy {
  public:
   /// All outlive this.
   RmaProxy(RealRank& rank, Communicator& comm, RmaAdapter& adapter)
-      : rank_(rank), comm_(comm), adapter_(adapter) {}
+      : rank_(rank), comm_(comm), adapter_(adapter), ring_(rank, comm, adapter) {}
 
-  struct Window {
-    RmaMemory own;
-    std::vector<uint64_t> addresses;  ///< of each rank's
-    std::vector<uint32_t> rkeys;
-  };
+  using Window = RmaWindow;
+  /// GIN registers windows, too, once it is connected.
+  void beside(GinProxy& gin) { gin_ = &gin; }
+  /// NCCL_RMA_DISABLE.
+  void set_disabled(bool disabled) { disabled_ = disabled; }
+  /// Windows of any kind, the oldest first.
+  const std::vector<RmaMemory>& memories() const { return memories_; }
   /// It stands still before that barrier of its mesh, for ever.
   void stop_before(int barrier) { stops_before_ = barrier; }
-  /// ncclCommWindowRegister.
+  /// ncclCommWindowRegister; null: the RMA proxy has no part in it.
   Task<Window*> register_window(uint64_t bytes);
   /// ncclAllGather with NCCL_CTA_POLICY_ZERO, in place: each rank's slice of `bytes`, from `offset`
   /// on in the window.
@@ -65,33 +41,25 @@ class RmaProxy {
   /// A READ, as GIN's get is one.
   Task<> get(Window* window, uint64_t offset, uint64_t bytes, int peer, uint8_t* to);
   /// Counters that peers have signalled.
-  uint64_t signal_of(int peer) const;
+  uint64_t signal_of(int peer);
 
  private:
   int size() const { return comm_.size(); }
   int own() const { return comm_.rank(); }
   Task<> connect();
-  Task<> connect_ring();
-  Task<> connect_mesh();
-  Task<> connect_to(Link link, SocketAddress to);
-  Task<> accept_from(Link link, ListeningSocket* listener, bool last);
-  Task<std::vector<Bytes>> gather(Bytes slice, std::string what);
-  Task<Window*> registered(uint64_t bytes);
   Task<> barrier(int tag);
   void send_signal(int peer);
   Task<> enter();
   Task<> finish();
   Task<> settled(std::string what);
-  Bytes handle_of(const SocketAddress& at) const;
-  SocketAddress listener_in(const Bytes& handle, int peer) const;
 
   RealRank& rank_;
   Communicator& comm_;
   RmaAdapter& adapter_;
-  std::deque<Window> windows_;
-  bool connected_ = false;
-  size_t ring_sent_ = 0, ring_came_ = 0;
-  int under_way_ = 0;
+  RmaRing ring_;
+  GinProxy* gin_ = nullptr;
+  std::vector<RmaMemory> memories_;
+  bool connected_ = false, disabled_ = false;
   int stops_before_ = -1;
   std::vector<uint64_t> expected_;  ///< signals of each peer that have been waited for
   struct Sent {

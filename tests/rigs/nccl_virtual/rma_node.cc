@@ -162,13 +162,14 @@ void RmaNode::put(int peer, const uint8_t* from, uint64_t bytes, uint64_t addres
   post(peer, write);
 }
 
-void RmaNode::signal(int peer, uint64_t* original, uint64_t address, uint32_t rkey) {
+void RmaNode::signal(int peer, uint64_t value, uint64_t* original, uint64_t address,
+                     uint32_t rkey) {
   WorkRequest add;
   add.op = WorkOp::kFetchAdd;
   add.id = kCounted;
   add.remote_va = address;
   add.rkey = rkey;
-  add.compare_add = 1;
+  add.compare_add = value;
   add.read_to = reinterpret_cast<uint8_t*>(original);
   post(peer, add);
 }

@@ -68,7 +68,8 @@ class RmaNode final : public RmaAdapter {
   size_t ring_sent() const override { return out_->sent; }
   const std::deque<Bytes>& ring_received() const override { return in_->messages; }
   void put(int peer, const uint8_t* from, uint64_t bytes, uint64_t address, uint32_t rkey) override;
-  void signal(int peer, uint64_t* original, uint64_t address, uint32_t rkey) override;
+  void signal(int peer, uint64_t value, uint64_t* original, uint64_t address,
+              uint32_t rkey) override;
   void get(int peer, uint8_t* to, uint64_t bytes, uint64_t address, uint32_t rkey) override;
   size_t posted() const override { return posted_; }
   size_t done() const override;

@@ -366,6 +366,7 @@ Task<> VirtualJob::run_program(Program* program, SocketAddress root) {
     for (const ChildEnd& end : children) co_await carry_out(program, end);
   }
   if (options_.one_sided) co_await use_one_sided(program, comm);
+  if (options_.gin) co_await use_gin(program, comm);
   if (options_.use_spares) {
     co_await together(program, "spare connections");
     node.use_spares();
@@ -385,14 +386,26 @@ Task<> VirtualJob::run_program(Program* program, SocketAddress root) {
   ++program->stage;
 }
 
-Task<> VirtualJob::use_one_sided(Program* program, nccl_rank::Communicator* comm) {
-  RealRank& rank = *program->rank;
+RmaNode& VirtualJob::rma_node(const Program& program) {
   const auto its = std::ranges::find_if(
-      reals_, [&](const auto& real) { return real->node.get() == &program->node; });
-  RmaNode& adapter = rma_nodes_.emplace_back(real_config_, job_, static_cast<uint32_t>(rank.rank()),
-                                             (*its)->side.control);
-  RmaProxy& proxy = proxies_.emplace_back(rank, *comm, adapter);
-  co_await options_.one_sided(rank, proxy, adapter);
+      reals_, [&](const auto& real) { return real->node.get() == &program.node; });
+  return rma_nodes_.emplace_back(real_config_, job_, static_cast<uint32_t>(program.rank->rank()),
+                                 (*its)->side.control);
+}
+
+Task<> VirtualJob::use_one_sided(Program* program, nccl_rank::Communicator* comm) {
+  RmaNode& adapter = rma_node(*program);
+  RmaProxy& proxy = proxies_.emplace_back(*program->rank, *comm, adapter);
+  co_await options_.one_sided(*program->rank, proxy, adapter);
+}
+
+Task<> VirtualJob::use_gin(Program* program, nccl_rank::Communicator* comm) {
+  RmaProxy& proxy = proxies_.emplace_back(*program->rank, *comm, rma_node(*program));
+  std::vector<RmaAdapter*> contexts;
+  while (contexts.size() < options_.gin_contexts) contexts.push_back(&rma_node(*program));
+  GinProxy& gin = gins_.emplace_back(*program->rank, *comm, proxy, rma_node(*program), contexts);
+  proxy.beside(gin);
+  co_await options_.gin(*program->rank, proxy, gin);
 }
 
 void VirtualJob::tell() {

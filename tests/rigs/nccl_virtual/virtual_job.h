@@ -21,6 +21,7 @@
 #include "ctrl/peers/nccl/bootstrap/unique_id.h"
 #include "dataplane/port/capture.h"
 #include "dataplane/virtual_time/virtual_loop.h"
+#include "tests/rigs/nccl_rank/gin_proxy.h"
 #include "tests/rigs/nccl_virtual/memory_peers.h"
 #include "tests/rigs/nccl_virtual/reference_node.h"
 #include "tests/rigs/nccl_virtual/rma_node.h"
@@ -63,6 +64,9 @@ class VirtualJob {
     std::vector<Split> splits;
     /// What each reference rank does with its RMA proxy after the last operation.
     std::function<Task<>(RealRank& rank, RmaProxy& proxy, RmaAdapter& adapter)> one_sided;
+    /// The same with a device communicator of so many contexts.
+    std::function<Task<>(RealRank& rank, RmaProxy& proxy, GinProxy& gin)> gin;
+    size_t gin_contexts = 2;
     bool described = true;         ///< to the emulator: jobs on children are
     bool children_beside = false;  ///< their operations begin with the first one's, else after them
   };
@@ -154,7 +158,9 @@ class VirtualJob {
   Task<> make_children(Program* program, nccl_rank::Communicator* comm,
                        std::vector<ChildEnd>* ends);
   Task<> carry_out(Program* program, ChildEnd end);
+  RmaNode& rma_node(const Program& program);
   Task<> use_one_sided(Program* program, nccl_rank::Communicator* comm);
+  Task<> use_gin(Program* program, nccl_rank::Communicator* comm);
   void tell();
   /// Until the programs of all have come here.
   Task<> together(Program* program, const char* where);
@@ -191,6 +197,7 @@ class VirtualJob {
   std::unique_ptr<NcclJobs> jobs_;
   std::deque<RmaNode> rma_nodes_;
   std::deque<RmaProxy> proxies_;
+  std::deque<GinProxy> gins_;
   std::vector<std::unique_ptr<Real>> reals_;
   std::deque<Program> programs_;  ///< of all their ranks
   std::unique_ptr<Capture> capture_;

@@ -79,18 +79,20 @@ void describe_difference(const Carried& carried, const ExpectedConnection& expec
 }
 
 /// Of the ring over which ranks exchange what one-sided operations need (docs/nccl 3.16): all-gathers
-/// of a message for each other rank. A handle, then a barrier for each rank; addresses and their keys.
+/// of a message for each other rank. A handle, then a barrier for each rank, of GIN for each rank and
+/// context; addresses and their keys, of GIN's windows before that, too.
 bool is_one_sided_ring(const Carried& c, size_t ranks) {
   constexpr uint64_t kHandle = 128, kBarrier = 4, kAddress = 8, kKey = 4;
   const size_t others = ranks - 1;
-  if (c.data.size() % others != 0 || c.data.front()->bytes != kHandle) return false;
+  if (c.data.size() % others != 0) return false;
   size_t barriers = 0;
-  bool key = false;
+  bool key = false, meshed = false, new_mesh = false;
   for (size_t begin = 0; begin < c.data.size(); begin += others) {
     const uint64_t bytes = c.data[begin]->bytes;
     for (size_t i = begin; i < begin + others; ++i) {
       if (c.data[i]->bytes != bytes) return false;
     }
+    if (new_mesh && barriers == 0 && bytes == kBarrier) barriers = ranks;
     if (barriers > 0) {
       if (bytes != kBarrier) return false;
       --barriers;
@@ -99,12 +101,14 @@ bool is_one_sided_ring(const Carried& c, size_t ranks) {
       key = false;
     } else if (bytes == kHandle) {
       barriers = ranks;
+      meshed = new_mesh = true;
     } else {
       if (bytes != kAddress) return false;
       key = true;
+      new_mesh = false;
     }
   }
-  return barriers == 0 && !key;
+  return meshed && barriers == 0 && !key;
 }
 
 bool is_one_sided_ring(const Carried& c, const Config& config) {

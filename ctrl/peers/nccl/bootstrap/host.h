@@ -44,6 +44,13 @@ class NcclHost {
 
   /// Where the emulated rank takes this connection: listened to for it alone. `real_sends` is true.
   virtual Result<SocketAddress> expect(const NcclConnector& connector) = 0;
+  /// The same rank takes this one where it takes `before`, once that stands or has been given up:
+  /// NCCL takes several connections of one-sided operations at one listener. To be said while
+  /// `before` is expected.
+  virtual Result<void> expect_behind(const NcclConnector& /*connector*/,
+                                     const NcclConnector& /*before*/) {
+    return fail("nothing plays one-sided operations here");
+  }
   /// The emulated rank connects to the real rank's listener. `real_sends` is false.
   virtual void connect(const NcclConnector& connector, const SocketAddress& listener,
                        uint64_t magic) = 0;
@@ -55,13 +62,22 @@ class NcclHost {
   /// Sends a message on a connection of which `real_sends` is false; those that come on the other
   /// kind come by NcclCommunicator::on_relayed().
   virtual void relay(const NcclConnector& /*connector*/, std::span<const uint8_t> /*bytes*/) {}
+  /// What memory is for.
+  enum class OneSidedUse : uint8_t {
+    kSignals,  ///< of the RMA proxy, 8 bytes a rank; or a buffer of its own
+    kGinSignals,
+    kLocal,   ///< only its owner uses it
+    kWindow,  ///< a user's, or NCCL's own for kernels
+  };
   /// Memory that all ranks of a communicator register together.
   struct OneSidedMemory {
     uint32_t communicator = 0, registration = 0;
     uint32_t emulated = 0;        ///< whose it is, by its number in the first communicator
     uint32_t rank = 0, real = 0;  ///< the same, and the real rank's, in the communicator
     uint64_t bytes = 0;
-    bool window = false;  ///< a user's, else NCCL's own signals
+    OneSidedUse use = OneSidedUse::kSignals;
+    uint32_t ring = 0;  ///< over which it was told: channel of connections that reach it, last byte
+    uint32_t window = 0;  ///< its number; the same one may be registered for several rings
   };
   struct MemoryKey {
     uint64_t address = 0;

@@ -9,7 +9,7 @@ namespace {
 
 // segmentInfo (dev_runtime.cc): how many segments, whether host memory is among them, bytes.
 constexpr uint32_t kSegmentsBytes = 16;
-constexpr size_t kTotalBytesAt = 8;
+constexpr size_t kHostMemoryAt = 4, kTotalBytesAt = 8;
 constexpr uint32_t kNicCountBytes = 4;
 // A net handle: the listener's address, its magic.
 constexpr uint32_t kListenerBytes = 128;
@@ -21,6 +21,16 @@ constexpr uint32_t kRingTag = 0xa0;
 /// A context's own memory (rma_proxy.cc): signals, those that the CPU reads, a buffer for flushes.
 constexpr uint32_t kOwnRegistrations = 3, kFlushBuffer = 2;
 constexpr uint64_t kSignalBytes = 8;
+/// NICs that NCCL uses at most (NCCL_RMA_MAX_CONNECTIONS, NCCL_GIN_MAX_CONNECTIONS).
+constexpr uint32_t kMostNics = 4;
+/// GIN tells nobody how many signals a context has. NCCL's own kernels want 64 barriers with as many
+/// signals as ranks, twice (sym_kernels.cc).
+constexpr uint64_t kGinSignals = 8192, kGinSignalsOfRank = 256;
+/// Values that go out with their descriptor, of each rank: NCCL_NET_MAX_REQUESTS times 8
+/// (gin_host_proxy.cc).
+constexpr uint64_t kGinInlines = 256;
+/// Windows whose size is remembered until GIN connects.
+constexpr size_t kMostWindows = 1024;
 
 bool is_listener(std::span<const uint8_t> slice) {
   return slice.size() == kListenerBytes && nccl_u64(slice, kListenerMagicAt) == kNcclNetMagic;
@@ -39,23 +49,43 @@ OneSided::Gather OneSided::next(const BootstrapLayout& layout, uint32_t size) {
   if (!layout.one_sided) return last_;
   if (size == kSegmentsBytes) {
     last_ = Gather::kSegments;
-  } else if (size == kNicCountBytes && before == Gather::kSegments && rings_.empty()) {
-    last_ = Gather::kCount;
+  } else if (size == kNicCountBytes) {
+    // The RMA proxy connects while the first window is registered, GIN at no such time
+    // (dev_runtime.cc: symMemoryObtain, ncclDevrCommCreateInternal). Others' have this size, too:
+    // GIN's is one if handles follow it.
+    gin_ = before != Gather::kSegments || rings_of(false) > 0;
+    if (rings_of(gin_) == 0) last_ = Gather::kCount;
   } else if (size == kListenerBytes && (before == Gather::kCount || before == Gather::kHandles) &&
-             (rings_.empty() || rings_.size() < count_)) {
+             reals() == 1 && rings_of(gin_) < std::min(count_, kMostNics)) {
     last_ = Gather::kHandles;
     Ring& ring = rings_.emplace_back();
+    ring.gin = gin_;
     ring.channel = static_cast<uint32_t>(rings_.size() - 1);
+    if (gin_) {
+      ring.windows = windows_;
+    } else if (!windows_.empty()) {
+      ring.windows = {windows_.front()};
+    }
   }
   return last_;
 }
 
-NcclConnector OneSided::connector(const Ring& ring, uint32_t emulated, uint8_t index,
-                                  bool real_sends) const {
-  const uint32_t channel = index == kOneSided ? ring.contexts << 8 | ring.channel : ring.channel;
-  return {
-      communicator_, members_[emulated].world, members_[real()].world, channel, index, real_sends,
-      kRingTag};
+NcclConnector OneSided::on_ring(const Ring& ring, uint32_t emulated, bool real_sends) const {
+  return {communicator_,
+          members_[emulated].world,
+          members_[real()].world,
+          ring.channel,
+          kOneSidedRing,
+          real_sends,
+          kRingTag};
+}
+
+NcclConnector OneSided::on_mesh(const Ring& ring, uint32_t context, uint32_t emulated,
+                                bool real_sends) const {
+  NcclConnector connector = on_ring(ring, emulated, real_sends);
+  connector.index = kOneSided;
+  connector.channel |= context << 8;
+  return connector;
 }
 
 bool OneSided::expect(const NcclConnector& connector, SocketAddress& at) {
@@ -81,7 +111,7 @@ void OneSided::append_handle(uint32_t rank, std::vector<uint8_t>& to) {
   Ring& ring = rings_.back();
   const uint32_t listens = after(real(), 1);
   auto [known, fresh] = ring.handles.try_emplace(listens);
-  if (fresh && !expect(connector(ring, listens, kOneSidedRing, true), known->second)) return;
+  if (fresh && !expect(on_ring(ring, listens, true), known->second)) return;
   const size_t at = to.size();
   to.resize(at + kListenerBytes);
   const std::span<uint8_t> handle(to.data() + at, kListenerBytes);
@@ -95,21 +125,26 @@ void OneSided::append_handle(uint32_t rank, std::vector<uint8_t>& to) {
 void OneSided::came(Gather gather, uint32_t rank, std::span<const uint8_t> slice) {
   const std::string who = "rank " + std::to_string(rank) + "'s one-sided connections: ";
   if (gather == Gather::kSegments) {
-    window_bytes_ = nccl_u64(slice, kTotalBytesAt);
+    windows_.push_front({++last_window_, nccl_u64(slice, kTotalBytesAt)});
+    if (windows_.size() > kMostWindows) windows_.pop_back();
+    for (Ring& ring : rings_) ring.windows = {windows_.front()};
+    if (rings_of(true) > 0 && slice[kHostMemoryAt] != 0) {
+      fail(who + "a window has host memory, whose parts GIN registers one by one: emulated ranks " +
+           "take part where windows are of a GPU's memory");
+    }
     return;
   }
   if (gather == Gather::kCount) {
     count_ = nccl_u32(slice, 0);
-    const auto reals = std::ranges::count_if(members_, &NcclMember::real);
-    if (reals == 1) return;
+    if (gin_ || reals() == 1) return;
     return fail(who + "emulated ranks take part where one rank of the communicator is real, here " +
-                std::to_string(reals) +
+                std::to_string(reals()) +
                 " are: set NCCL_RMA_DISABLE=1 on the real nodes, or register no windows there");
   }
   const auto listener = is_listener(slice) ? nccl_address(slice, 0) : std::nullopt;
   if (!listener) return fail(who + "no address can be read from its net_ib handle");
   Ring& ring = rings_.back();
-  connect(connector(ring, before(real(), 1), kOneSidedRing, false), *listener);
+  connect(on_ring(ring, before(real(), 1), false), *listener);
 }
 
 void OneSided::look_at_other(const BootstrapLayout& layout, uint32_t rank,
@@ -117,10 +152,13 @@ void OneSided::look_at_other(const BootstrapLayout& layout, uint32_t rank,
   if (!is_listener(slice)) return;
   const std::string who = "rank " + std::to_string(rank) + " makes connections ";
   if (layout.one_sided) {
-    return fail(who +
-                "of GIN, for a device communicator: emulated ranks take part in those of the RMA "
-                "proxy only. On the real node, NCCL_SYM_GIN_KERNELS_ENABLE=0 keeps NCCL's own "
-                "kernels from GIN, and NCCL_WIN_ENABLE=0 registers no windows");
+    const std::string why =
+        reals() == 1 ? "one after another all-gathers than NCCL's"
+                     : "where " + std::to_string(reals()) + " ranks of the communicator are real";
+    return fail(who + "of GIN, for a device communicator, " + why +
+                ": emulated ranks take part where one is. On the real node, "
+                "NCCL_SYM_GIN_KERNELS_ENABLE=0 keeps NCCL's own kernels from GIN, and "
+                "NCCL_WIN_ENABLE=0 registers no windows");
   }
   fail(who +
        "for one-sided operations (GIN, or the RMA proxy, for a window or a device "
@@ -130,13 +168,21 @@ void OneSided::look_at_other(const BootstrapLayout& layout, uint32_t rank,
 }
 
 bool OneSided::ready(const NcclConnector& connector) {
-  connecting_.erase(connector);
+  if (connecting_.erase(connector) > 0) {
+    for (Ring& ring : rings_) {
+      if (ring.held && stands(ring)) enter_barrier(ring);
+    }
+  }
   return connectors_.contains(connector);
 }
 
 void OneSided::relayed(const NcclConnector& connector, std::span<const uint8_t> bytes) {
   if (connector.channel >= rings_.size()) return;
   Ring& ring = rings_[connector.channel];
+  if (ring.held) {
+    return fail("rank " + std::to_string(real()) +
+                " sends over the ring of its one-sided connections what it cannot have yet");
+  }
   if (ring.came == 0) {
     if (!begins(ring, bytes)) return;
   } else {
@@ -153,48 +199,54 @@ void OneSided::relayed(const NcclConnector& connector, std::span<const uint8_t> 
   ended(ring);
 }
 
+bool OneSided::refuse(const Ring& ring) {
+  fail("rank " + std::to_string(real()) + " sends " + std::to_string(ring.size) +
+       " bytes over the ring of its one-sided connections, where " +
+       (ring.gin
+            ? "GIN's CPU proxy has others: with GIN on the GPU itself (NCCL_GIN_TYPE=3) "
+              "emulated ranks take no part; on the real node, NCCL_GIN_TYPE=2 has its CPU do it"
+            : "NCCL's RMA proxy has others"));
+  return false;
+}
+
 /// An all-gather, by the real rank's own slice.
 bool OneSided::begins(Ring& ring, std::span<const uint8_t> own) {
   ring.size = static_cast<uint32_t>(own.size());
-  const bool in_mesh = ring.barriers > 0 || ring.contexts > 0;
-  if (ring.size == kListenerBytes && !ring.keys_next) {
+  const bool meshed = ring.made() && ring.barriers == size();
+  if (ring.size == kListenerBytes && !ring.keys_next && (meshed || !ring.made())) {
     ring.kind = Kind::kHandles;
   } else if (ring.size == kMemoryKeyBytes && ring.keys_next) {
     ring.kind = Kind::kKeys;
-  } else if (ring.size == kBarrierBytes && in_mesh && ring.barriers < size()) {
+  } else if (ring.size == kBarrierBytes && ring.made() && ring.barriers < size()) {
     ring.kind = Kind::kBarrier;
-  } else if (ring.size == kMemoryAddressBytes && in_mesh && ring.barriers == size()) {
+  } else if (ring.size == kBarrierBytes && meshed && ring.spare) {
+    if (!begin_context(ring)) return false;
+    ring.kind = Kind::kBarrier;
+  } else if (ring.size == kMemoryAddressBytes && !ring.keys_next &&
+             (meshed || (ring.gin && !ring.made()))) {
     ring.kind = Kind::kAddresses;
   } else {
-    fail("rank " + std::to_string(real()) + " sends " + std::to_string(ring.size) +
-         " bytes over the ring of its one-sided connections, where NCCL's RMA proxy has others");
-    return false;
+    return refuse(ring);
   }
   ring.slices.assign(size_t{size()} * ring.size, 0);
   std::ranges::copy(own, slice(ring, real()).begin());
+  if (ring.kind == Kind::kBarrier) {
+    ring.held = !stands(ring);
+    if (!ring.held) enter_barrier(ring);
+    return true;
+  }
   if (!fill(ring)) return false;
   send(ring);
   return true;
 }
 
-/// Emulated ranks' slices. A barrier's say nothing.
+/// Emulated ranks' slices.
 bool OneSided::fill(Ring& ring) {
-  switch (ring.kind) {
-    case Kind::kHandles:
-      return fill_handles(ring);
-    case Kind::kAddresses:
-      return fill_addresses(ring);
-    case Kind::kKeys:
-      for (uint32_t r = 0; r < size(); ++r) {
-        if (r != real()) put_nccl_u32(slice(ring, r), 0, ring.keys[r]);
-      }
-      return true;
-    case Kind::kBarrier:
-      break;
+  if (ring.kind == Kind::kHandles) return fill_handles(ring);
+  if (ring.kind == Kind::kAddresses) return fill_addresses(ring);
+  for (uint32_t r = 0; r < size(); ++r) {
+    if (r != real()) put_nccl_u32(slice(ring, r), 0, ring.keys[r]);
   }
-  // Who has come here has taken the connection before it: the next one may call.
-  ++ring.barriers;
-  connect_next(ring);
   return true;
 }
 
@@ -206,38 +258,114 @@ bool OneSided::fill_handles(Ring& ring) {
          "from its net_ib handle");
     return false;
   }
+  give_spare_back(ring);
   ++ring.contexts;
+  ring.together = 1;
   ring.mesh = *listener;
   ring.barriers = 0;
   ring.registrations = 0;
+  // Of those that there were before GIN, some may be no more.
+  if (ring.gin) ring.windows.clear();
   for (uint32_t r = 0; r < size(); ++r) {
     if (r == real()) continue;
     SocketAddress at;
-    if (!expect(connector(ring, r, kOneSided, true), at)) return false;
+    if (!expect(on_mesh(ring, ring.contexts, r, true), at)) return false;
     put_nccl_address(slice(ring, r), 0, at);
     put_nccl_u64(slice(ring, r), kListenerMagicAt, kNcclNetMagic);
+  }
+  return !ring.gin || expect_further(ring);
+}
+
+/// GIN's contexts are made one after the other, at the same listeners. How many nobody tells.
+bool OneSided::expect_further(Ring& ring) {
+  ring.spare = ring.contexts + 1;
+  for (uint32_t r = 0; r < size(); ++r) {
+    if (r == real()) continue;
+    const NcclConnector further = on_mesh(ring, *ring.spare, r, true);
+    const auto expected = host_.expect_behind(further, on_mesh(ring, ring.contexts, r, true));
+    if (!expected) {
+      fail("a connection for one-sided operations: " + expected.error().text);
+      return false;
+    }
+    connectors_.insert(further);
   }
   return true;
 }
 
-/// The real rank takes connections in the order of their distance behind it.
-void OneSided::connect_next(Ring& ring) {
-  if (ring.barriers >= size()) return;
-  connect(connector(ring, before(real(), ring.barriers), kOneSided, false), ring.mesh);
+void OneSided::give_spare_back(Ring& ring) {
+  for (uint32_t r = 0; ring.spare && r < size(); ++r) {
+    if (r == real()) continue;
+    const NcclConnector further = on_mesh(ring, *ring.spare, r, true);
+    connectors_.erase(further);
+    host_.disconnect(further);
+  }
+  ring.spare.reset();
+}
+
+bool OneSided::begin_context(Ring& ring) {
+  ring.contexts = *ring.spare;
+  ++ring.together;
+  ring.barriers = 0;
+  for (uint32_t r = 0; r < size(); ++r) {
+    if (r != real()) connecting_.insert(on_mesh(ring, ring.contexts, r, true));
+  }
+  return expect_further(ring);
+}
+
+/// The connections stand that are made before the barrier that begins.
+bool OneSided::stands(const Ring& ring) const {
+  if (ring.barriers == 0) return true;
+  const uint32_t ahead = after(real(), ring.barriers), behind = before(real(), ring.barriers);
+  return !connecting_.contains(on_mesh(ring, ring.contexts, ahead, true)) &&
+         !connecting_.contains(on_mesh(ring, ring.contexts, behind, false));
+}
+
+/// The real rank takes connections in the order of their distance behind it: the next one may call.
+void OneSided::enter_barrier(Ring& ring) {
+  ring.held = false;
+  ++ring.barriers;
+  if (ring.barriers < size()) {
+    connect(on_mesh(ring, ring.contexts, before(real(), ring.barriers), false), ring.mesh);
+  }
+  send(ring);
+}
+
+/// What all ranks register next; false: nothing that NCCL would.
+bool OneSided::what_is_registered(Ring& ring) {
+  using Use = NcclHost::OneSidedUse;
+  NcclHost::OneSidedMemory& memory = ring.memory;
+  if (!ring.gin && ring.registrations < kOwnRegistrations) {
+    memory.use = Use::kSignals;
+    memory.bytes = (size() + (ring.registrations == kFlushBuffer ? 0 : 1)) * kSignalBytes;
+  } else if (!ring.windows.empty()) {
+    memory.use = Use::kWindow;
+    memory.bytes = ring.windows.front().bytes;
+    memory.window = ring.windows.front().number;
+    ring.windows.pop_front();
+  } else if (ring.gin && ring.made() && ring.registrations == 0) {
+    memory.use = Use::kGinSignals;
+    memory.bytes = ring.together * std::max(kGinSignals, kGinSignalsOfRank * size()) * kSignalBytes;
+  } else if (ring.gin && ring.made()) {
+    memory.use = Use::kLocal;
+    memory.bytes = kGinInlines * size() * kSignalBytes;
+  } else {
+    return false;
+  }
+  return true;
 }
 
 bool OneSided::fill_addresses(Ring& ring) {
+  if (!what_is_registered(ring)) return refuse(ring);
+  // Contexts that belong together are all there when their memory is registered.
+  give_spare_back(ring);
   ring.real_address = nccl_u64(slice(ring, real()), 0);
   ring.keys.assign(size(), 0);
   NcclHost::OneSidedMemory& memory = ring.memory;
   memory.communicator = communicator_;
   memory.real = real();
+  memory.ring = ring.channel;
   memory.registration = registrations_++;
-  memory.window = ring.registrations >= kOwnRegistrations;
-  memory.bytes = memory.window
-                     ? window_bytes_
-                     : (size() + (ring.registrations == kFlushBuffer ? 0 : 1)) * kSignalBytes;
-  ++ring.registrations;
+  if (ring.made()) ++ring.registrations;
   for (uint32_t r = 0; r < size(); ++r) {
     if (r == real()) continue;
     memory.emulated = members_[r].world;
@@ -256,7 +384,7 @@ bool OneSided::fill_addresses(Ring& ring) {
 
 /// The ring brings the nearest rank's slice first.
 void OneSided::send(const Ring& ring) {
-  const NcclConnector out = connector(ring, before(real(), 1), kOneSidedRing, false);
+  const NcclConnector out = on_ring(ring, before(real(), 1), false);
   for (uint32_t step = 1; step < size(); ++step) {
     const size_t at = size_t{before(real(), step)} * ring.size;
     host_.relay(out, std::span(ring.slices).subspan(at, ring.size));
@@ -278,14 +406,15 @@ void OneSided::ended(Ring& ring) {
 bool OneSided::under_way() const {
   return !connecting_.empty() || std::ranges::any_of(rings_, [&](const Ring& ring) {
     return ring.came > 0 || ring.keys_next || !ring.made() || ring.barriers < size() ||
-           ring.registrations < kOwnRegistrations;
+           ring.registrations < (ring.gin ? 1 : kOwnRegistrations);
   });
 }
 
 void OneSided::waiting(std::vector<std::string>& lines) const {
   for (const Ring& ring : rings_) {
     if (ring.made() && ring.barriers == size() && ring.came == 0 && !ring.keys_next) continue;
-    const std::string what = "one-sided connections with rank " + std::to_string(real()) + ": ";
+    const std::string what = std::string(ring.gin ? "GIN's" : "one-sided") +
+                             " connections with rank " + std::to_string(real()) + ": ";
     if (!ring.made()) {
       lines.push_back(what + "their ring is being made");
     } else if (ring.barriers < size()) {

@@ -1,12 +1,15 @@
-// How emulated ranks take part when a real rank makes connections for one-sided operations: the
-// RMA proxy of NCCL 2.30 and later, which carries ncclPutSignal and zero-SM collectives between nodes
-// (docs/nccl 3.16). A handle of each rank goes over the bootstrap ring; then there is a ring of
-// net_ib's connections, over which all else goes: handles of a full mesh, its barriers, addresses
-// and keys of memory.
+// How emulated ranks take part when a real rank makes connections for one-sided operations: of the
+// RMA proxy of NCCL 2.30.7 and later, which carries ncclPutSignal and zero-SM collectives between
+// nodes, and of GIN's CPU proxy, which carries what kernels put, signal and get (docs/nccl 3.16). A
+// handle of each rank goes over the bootstrap ring; then there is a ring of net_ib's connections,
+// over which all else goes: handles of full meshes, their barriers, addresses and keys of memory.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -43,11 +46,14 @@ class OneSided {
   };
   /// What the next one is, after allGatherInfo; `size`: bytes of a rank.
   Gather next(const BootstrapLayout& layout, uint32_t size);
+  /// A real rank is in the barrier that ends a window's registration.
+  void at_barrier() {
+    if (last_ == Gather::kSegments) last_ = Gather::kNone;
+  }
   void append_handle(uint32_t rank, std::vector<uint8_t>& to);
   /// A real rank's slice of one of these.
   void came(Gather gather, uint32_t rank, std::span<const uint8_t> slice);
-  /// Fails if another all-gather is one of handles: of GIN, or of a release whose set-up is not
-  /// played.
+  /// Fails if another all-gather is one of handles: of connections that are not played.
   void look_at_other(const BootstrapLayout& layout, uint32_t rank, std::span<const uint8_t> slice);
 
   /// A connection stands. False: it is none of these.
@@ -65,19 +71,28 @@ class OneSided {
  private:
   /// An all-gather over the ring of a NIC.
   enum class Kind : uint8_t { kHandles, kBarrier, kAddresses, kKeys };
-  /// Of one of the real rank's NICs.
+  struct Window {
+    uint32_t number = 0;
+    uint64_t bytes = 0;
+  };
+  /// Of one of the real rank's NICs, for the RMA proxy or for GIN.
   struct Ring {
+    bool gin = false;
     uint32_t channel = 0;
     std::map<uint32_t, SocketAddress> handles;  ///< of emulated ranks
     // The all-gather under way.
     Kind kind = Kind::kHandles;
     uint32_t size = 0, came = 0;  ///< bytes of a rank; messages
     std::vector<uint8_t> slices;  ///< by rank
+    bool held = false;            ///< a barrier, until connections before it stand here too
     /// Of the context that is being made: barriers that have begun; all are through at as many as
     /// there are ranks.
     uint32_t barriers = 0;
     uint32_t contexts = 0;
+    uint32_t together = 0;            ///< of these, who came last and share listeners
     SocketAddress mesh;               ///< the real rank's listener
+    std::optional<uint32_t> spare;    ///< a further context is expected there
+    std::deque<Window> windows;       ///< those to be registered next
     uint32_t registrations = 0;       ///< since the newest context was made
     bool keys_next = false;           ///< addresses have been told, their keys have not
     uint64_t real_address = 0;        ///< the same
@@ -90,16 +105,29 @@ class OneSided {
   uint32_t real() const;  ///< the only one, by its number here
   uint32_t after(uint32_t rank, uint32_t by) const { return (rank + by) % size(); }
   uint32_t before(uint32_t rank, uint32_t by) const { return (rank + size() - by) % size(); }
-  NcclConnector connector(const Ring& ring, uint32_t emulated, uint8_t index,
-                          bool real_sends) const;
+  size_t reals() const {
+    return static_cast<size_t>(std::ranges::count_if(members_, &NcclMember::real));
+  }
+  uint32_t rings_of(bool gin) const {
+    return static_cast<uint32_t>(std::ranges::count(rings_, gin, &Ring::gin));
+  }
+  NcclConnector on_ring(const Ring& ring, uint32_t emulated, bool real_sends) const;
+  NcclConnector on_mesh(const Ring& ring, uint32_t context, uint32_t emulated,
+                        bool real_sends) const;
   bool expect(const NcclConnector& connector, SocketAddress& at);
   void connect(const NcclConnector& connector, const SocketAddress& to);
   bool begins(Ring& ring, std::span<const uint8_t> own);
+  bool refuse(const Ring& ring);
   bool fill(Ring& ring);
   bool fill_handles(Ring& ring);
+  bool begin_context(Ring& ring);
+  bool expect_further(Ring& ring);
+  void give_spare_back(Ring& ring);
+  bool stands(const Ring& ring) const;
+  void enter_barrier(Ring& ring);
+  bool what_is_registered(Ring& ring);
   bool fill_addresses(Ring& ring);
   void send(const Ring& ring);
-  void connect_next(Ring& ring);
   void ended(Ring& ring);
   std::span<uint8_t> slice(Ring& ring, uint32_t rank) const {
     return std::span(ring.slices).subspan(size_t{rank} * ring.size, ring.size);
@@ -111,9 +139,10 @@ class OneSided {
   NcclHost& host_;
   OneSidedUser& user_;
   Gather last_ = Gather::kNone;
-  uint64_t window_bytes_ = 0;  ///< of the memory that is being registered
-  uint32_t count_ = 0;         ///< of NICs
-  uint32_t registrations_ = 0;
+  bool gin_ = false;            ///< the rings that are being made are GIN's
+  std::deque<Window> windows_;  ///< the newest first
+  uint32_t count_ = 0;          ///< of NICs
+  uint32_t registrations_ = 0, last_window_ = 0;
   std::vector<Ring> rings_;
   std::set<NcclConnector> connecting_, connectors_;
 };

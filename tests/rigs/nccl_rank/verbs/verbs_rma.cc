@@ -191,14 +191,15 @@ void VerbsRma::put(int peer, const uint8_t* from, uint64_t bytes, uint64_t addre
   throw Refused("a put from memory that is not registered");
 }
 
-void VerbsRma::signal(int peer, uint64_t* original, uint64_t address, uint32_t rkey) {
+void VerbsRma::signal(int peer, uint64_t value, uint64_t* original, uint64_t address,
+                      uint32_t rkey) {
   ibv_send_wr add{};
   add.wr_id = kResult | results_.size();
   add.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
   add.send_flags = IBV_SEND_SIGNALED;
   add.wr.atomic.remote_addr = address;
   add.wr.atomic.rkey = rkey;
-  add.wr.atomic.compare_add = 1;
+  add.wr.atomic.compare_add = value;
   const uint64_t at = room_for(reinterpret_cast<uint8_t*>(original), sizeof *original);
   post(peer, add, results_memory_.address() + at, sizeof *original, results_memory_.lkey());
 }

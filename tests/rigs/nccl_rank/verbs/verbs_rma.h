@@ -25,7 +25,8 @@ class VerbsRma final : public RmaAdapter {
   size_t ring_sent() const override { return sent_; }
   const std::deque<Bytes>& ring_received() const override { return received_; }
   void put(int peer, const uint8_t* from, uint64_t bytes, uint64_t address, uint32_t rkey) override;
-  void signal(int peer, uint64_t* original, uint64_t address, uint32_t rkey) override;
+  void signal(int peer, uint64_t value, uint64_t* original, uint64_t address,
+              uint32_t rkey) override;
   void get(int peer, uint8_t* to, uint64_t bytes, uint64_t address, uint32_t rkey) override;
   size_t posted() const override { return results_.size(); }
   size_t done() const override { return done_; }
