@@ -163,7 +163,9 @@ class Settings {
     }
     if (since(29)) {
       add("NCCL_SYM_GIN_KERNELS_ENABLE", "0",
-          "emulated ranks know no GIN, which NCCL makes for its kernels with the first window");
+          "emulated ranks carry out no collective of NCCL's kernels over GIN, for which it "
+          "connects with "
+          "the first window");
     }
     if (since(22)) {
       add("NCCL_RUNTIME_CONNECT", "0", "all connections are made, or fail, at the start");
