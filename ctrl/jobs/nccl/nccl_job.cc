@@ -375,8 +375,8 @@ std::unique_ptr<Peer> NcclJob::net_ib(const NcclConnector& connector, uint64_t m
   NetIbSettings settings;
   settings.version = job_.nccl;
   settings.magic = magic;
-  // NCCL makes those for one-sided operations with one, whatever is set for others.
-  const bool one_sided = connector.index >= kOneSidedRing;
+  // From 2.30 on NCCL makes those for one-sided operations with one, whatever is set for others.
+  const bool one_sided = connector.index >= kOneSidedRing && job_.nccl.minor >= 30;
   settings.queue_pairs = one_sided ? 1 : job_.join->queue_pairs;
   settings.split_data = job_.join->split_data;
   const uint32_t emulated = groups_.job_rank(connector, connector.emulated);

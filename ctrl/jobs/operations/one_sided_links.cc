@@ -14,6 +14,8 @@ constexpr uint8_t kReadsAtOnce = 1;
 constexpr uint8_t kMemoryAccess = kAccessRemoteWrite | kAccessRemoteRead | kAccessRemoteAtomic;
 /// Bytes of windows whose contents are kept, of all emulated ranks.
 constexpr uint64_t kMostWindowBytes = uint64_t{4} << 30;
+/// Of a window whose size is not told: no GPU has more.
+constexpr uint64_t kUntoldBytes = uint64_t{1} << 40;
 
 }  // namespace
 
@@ -136,8 +138,9 @@ void OneSidedLinks::connect(const std::shared_ptr<Link>& link, const NodeConfig&
       request.sender.traffic_class, connector.index == kOneSidedRing && !sends);
   config.send_queue = OneSidedRank::kSendQueue;
   config.max_rd_atomic = config.max_dest_rd_atomic = kReadsAtOnce;
-  // As NCCL makes the queue pair of who is put to (2.30).
-  if (!sends) config.access |= kAccessRemoteAtomic | kAccessRemoteRead;
+  // As NCCL makes the queue pair of who is put to.
+  if (!sends) config.access |= kAccessRemoteAtomic;
+  if (!sends && settings_.version.minor >= 30) config.access |= kAccessRemoteRead;
   auto steered = sends ? make_qp_control(config_, settings_.topology, request.sender,
                                          near.node->index, near.nic, port_to(far), request.mtu)
                        : nullptr;
@@ -226,10 +229,11 @@ void OneSidedLinks::take(
   }
 }
 
-Result<NcclHost::MemoryKey> OneSidedLinks::expose(NodeId node,
-                                                  const NcclHost::OneSidedMemory& memory) {
+Result<NcclHost::MemoryKey> OneSidedLinks::expose(NodeId node, NcclHost::OneSidedMemory memory) {
   using Use = NcclHost::OneSidedUse;
   const bool window = memory.use == Use::kWindow;
+  const bool told = memory.bytes != 0;
+  if (!told) memory.bytes = kUntoldBytes;
   auto& all = registered_[{memory.communicator, memory.emulated}];
   const auto known = std::ranges::find_if(all, [&](const Registered& one) {
     return window && one.memory.use == Use::kWindow && one.memory.window == memory.window;
@@ -239,7 +243,7 @@ Result<NcclHost::MemoryKey> OneSidedLinks::expose(NodeId node,
     all.push_back({memory, region, {}, false, true});
     return NcclHost::MemoryKey{region.va, region.rkey};
   }
-  const bool kept = window ? settings_.exact : memory.use != Use::kLocal;
+  const bool kept = window ? settings_.exact && told : memory.use != Use::kLocal;
   if (kept && memory.bytes > kMostWindowBytes - kept_bytes_) {
     return fail("payload = \"exact\" keeps the contents of all emulated ranks' windows, up to " +
                 std::to_string(kMostWindowBytes) +

@@ -44,7 +44,7 @@ class OneSidedLinks {
   /// Messages of real ranks that came: take(connector, bytes).
   void take(const std::function<void(const NcclConnector&, std::span<const uint8_t>)>& take);
 
-  Result<NcclHost::MemoryKey> expose(NodeId node, const NcclHost::OneSidedMemory& memory);
+  Result<NcclHost::MemoryKey> expose(NodeId node, NcclHost::OneSidedMemory memory);
   void exposed(const NcclHost::OneSidedMemory& memory, const NcclHost::MemoryKey& real);
 
   /// What went over them.

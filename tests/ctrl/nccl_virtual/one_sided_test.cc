@@ -88,9 +88,11 @@ void play_gin(const GinRun& run, uint32_t minor) {
   VirtualJob::Options options;
   options.capture = capture.path();
   options.gin_contexts = run.contexts;
-  options.gin = [run](RealRank& rank, RmaProxy& proxy, GinProxy& gin) {
+  // How large windows are is told from 2.30.7 on; without it contents are not kept.
+  const bool kept = run.exact && minor >= 30;
+  options.gin = [run, kept](RealRank& rank, RmaProxy& proxy, GinProxy& gin) {
     proxy.set_disabled(!run.rma);
-    return gin_program(rank, proxy, gin, run.exact, run.window_first);
+    return gin_program(rank, proxy, gin, kept, run.window_first);
   };
   VirtualJob job(config, options);
   ASSERT_EQ(job.run(), "");
@@ -127,6 +129,15 @@ TEST(NcclOneSided, GinAfterAWindow) {
 
 TEST(NcclOneSided, GinWithoutTheRmaProxy) { play_gin({.ranks = 4, .real = 2, .rma = false}, 30); }
 
+/// 2.28 makes a ring for each context, at whose listeners its mesh is made, too.
+TEST(NcclOneSided, GinOf228) {
+  for (const uint32_t ranks : {2U, 5U}) {
+    play_gin({.ranks = ranks, .real = ranks / 2, .rma = false, .contexts = 4}, 28);
+    if (testing::Test::HasFailure()) return;
+  }
+  play_gin({.ranks = 3, .real = 0, .exact = false, .window_first = true, .rma = false}, 28);
+}
+
 /// What is said of a job whose real rank registers a window, and when the run was given up.
 std::vector<std::string> said_of(uint32_t minor, const Case& c, int stops_before) {
   const ScratchFile id("id");
@@ -145,7 +156,10 @@ std::vector<std::string> said_of(uint32_t minor, const Case& c, int stops_before
 
 TEST(NcclOneSided, OtherReleasesAreRefusedByName) {
   const auto said = said_of(29, {}, -1);
-  EXPECT_EQ(times_said(said, "emulated ranks take part from NCCL 2.30.7 on, not with 2.29"), 1u);
+  EXPECT_EQ(
+      times_said(said,
+                 "emulated ranks take part with NCCL 2.28 (GIN) and from 2.30.7 on, not with 2.29"),
+      1u);
 }
 
 TEST(NcclOneSided, SeveralRealRanksAreRefusedByName) {

@@ -230,13 +230,13 @@ TEST(OneSided, SeveralContexts) {
 }
 
 TEST(OneSided, OtherReleasesAreRefusedByName) {
-  for (const uint32_t minor : {28u, 29u}) {
+  {
     Rig rig;
-    rig.gather(OneSided::Gather::kNone, {1, 0, 0, 0}, minor);
+    rig.gather(OneSided::Gather::kNone, {1, 0, 0, 0}, 29);
     EXPECT_EQ(rig.host.failure, "");
-    rig.gather(OneSided::Gather::kNone, handle(kReal), minor);
+    rig.gather(OneSided::Gather::kNone, handle(kReal), 29);
     EXPECT_TRUE(says(rig.host.failure, "rank 1 makes connections for one-sided operations"));
-    EXPECT_TRUE(says(rig.host.failure, "not with 2." + std::to_string(minor)));
+    EXPECT_TRUE(says(rig.host.failure, "not with 2.29"));
     EXPECT_TRUE(says(rig.host.failure, "NCCL_WIN_ENABLE=0"));
   }
   // 2.30.3 and 2.30.4 tell no sizes.
@@ -340,6 +340,48 @@ TEST(OneSided, GinConnects) {
   EXPECT_TRUE(says(rig.host.failure, "where NCCL's RMA proxy has others"));
 }
 
+/// 2.28: no all-gather of how many; the mesh follows at the ring's listeners.
+TEST(OneSided, GinAtOnce) {
+  Rig rig;
+  rig.gather(OneSided::Gather::kNone, {1, 0, 0, 0}, 28);
+  rig.gather(OneSided::Gather::kHandles, handle(kReal), 28);
+  ASSERT_EQ(rig.host.expected.size(), 3u);
+  ASSERT_EQ(rig.host.behind.size(), 1u);
+  EXPECT_EQ(rig.host.behind[0].second.index, kOneSidedRing);
+  EXPECT_EQ(rig.host.behind[0].first.emulated, 2u);
+  for (const Bytes& one : rig.handles) EXPECT_GE(nccl_address(one, 0)->port, 9000);
+  NcclConnector in;
+  for (const NcclConnector& c : rig.host.expected) {
+    if (c.index == kOneSidedRing) in = c;
+  }
+  const auto over_ring = [&](const Bytes& own) {
+    rig.host.relayed.clear();
+    rig.set_up.relayed(in, own);
+    const std::vector<Bytes> ours = rig.host.relayed;
+    for (size_t i = 0; i + 1 < ours.size(); ++i) rig.set_up.relayed(in, ours[i]);
+  };
+  for (uint32_t barrier = 0; barrier < Rig::kRanks; ++barrier) {
+    rig.all_stand();
+    rig.set_up.ready(rig.host.behind[0].first);
+    over_ring(Bytes(4));
+    EXPECT_EQ(rig.host.called.back().second, kReal);
+  }
+  EXPECT_EQ(rig.host.called.size(), 4u);
+  const Use uses[] = {Use::kGinSignals, Use::kLocal, Use::kWindow, Use::kWindow};
+  const uint64_t sizes[] = {65536 * 8, 256 * 8 * 4, 0, 0};
+  for (size_t i = 0; i < 4; ++i) {
+    over_ring(Bytes(8, 1));
+    over_ring(Bytes(4, 1));
+    EXPECT_EQ(rig.host.memories.back().use, uses[i]);
+    EXPECT_EQ(rig.host.memories.back().bytes, sizes[i]);
+  }
+  EXPECT_FALSE(rig.set_up.under_way());
+  EXPECT_EQ(rig.host.failure, "");
+  rig.gather(OneSided::Gather::kHandles, handle(kReal), 28);
+  over_ring(handle(kMesh));
+  EXPECT_TRUE(says(rig.host.failure, "sends 128 bytes over the ring"));
+}
+
 /// GIN on the GPU tells of its keys without addresses.
 TEST(OneSided, GinOnTheGpuIsRefusedByName) {
   for (const size_t bytes : {4u, 200u}) {
@@ -349,6 +391,17 @@ TEST(OneSided, GinOnTheGpuIsRefusedByName) {
     rig.set_up.relayed(rig.in(), Bytes(bytes));
     EXPECT_TRUE(says(rig.host.failure, "with GIN on the GPU itself (NCCL_GIN_TYPE=3)"));
   }
+}
+
+TEST(OneSided, WindowsThatNoGpuHasAreRefused) {
+  for (const uint64_t bytes : {uint64_t{0}, (uint64_t{1} << 40) + 1, ~uint64_t{0}}) {
+    Rig rig;
+    rig.gather(OneSided::Gather::kSegments, Rig::segments(bytes));
+    EXPECT_TRUE(says(rig.host.failure, "a window of " + std::to_string(bytes) + " bytes"));
+  }
+  Rig rig;
+  rig.gather(OneSided::Gather::kSegments, Rig::segments(uint64_t{1} << 40));
+  EXPECT_EQ(rig.host.failure, "");
 }
 
 /// No more NICs than NCCL has, and nothing that is no window.
@@ -372,6 +425,13 @@ TEST(OneSided, GinsSizesAreBounded) {
   segments[4] = 1;
   host_memory.gather(OneSided::Gather::kSegments, segments);
   EXPECT_TRUE(says(host_memory.host.failure, "a window has host memory"));
+  Rig before;
+  before.gather(OneSided::Gather::kSegments, segments);
+  before.set_up.at_barrier();
+  EXPECT_EQ(before.host.failure, "");
+  before.gather(OneSided::Gather::kCount, {1, 0, 0, 0});
+  before.gather(OneSided::Gather::kHandles, handle(kReal));
+  EXPECT_TRUE(says(before.host.failure, "a window has host memory"));
 }
 
 TEST(OneSided, GinOfSeveralRealRanksIsRefusedByName) {

@@ -11,45 +11,65 @@ namespace {
 constexpr uint64_t kGinSignalBytes = 8;
 /// Descriptors for a peer: NCCL_NET_MAX_REQUESTS times NCCL_NET_IB_MAX_RECVS.
 constexpr uint64_t kQueue = uint64_t{32} * 8;
+/// NCCL_GIN_SIGNAL_POOL_SIZE of 2.28.
+constexpr uint64_t kPool = 64 << 10;
 
 }  // namespace
 
-// ncclDevrCommCreateInternal: ncclGinConnectOnce, windows that there are, ncclGinDevCommSetup, the
-// communicator's own window.
-Task<> GinProxy::create_device_communicator(uint64_t signals, uint64_t buffer) {
+// ncclGinConnectOnce. In 2.28 with the contexts.
+Task<> GinProxy::connect() {
+  if (at_once()) {
+    for (size_t c = 0; c < contexts_.size(); ++c) {
+      co_await rings_[c].connect_at_once(contexts_[c]);
+      co_await make_context(c, kPool, 1);
+    }
+    co_return;
+  }
   Bytes count(4);
   put32(count, 0, 1);
   const auto counts = co_await rank_.gather(&comm_, count, "GIN's connections");
   for (const Bytes& one : counts) require(one == count, "GIN's connections: others than ours");
-  co_await ring_.connect();
+  co_await rings_.front().connect();
+}
+
+// ncclGinProxyCreateContext, after its meshes.
+Task<> GinProxy::make_context(size_t ring, uint64_t signals, size_t contexts) {
+  RmaRing& over = rings_[ring];
+  signals_.push_back(
+      co_await over.registered(over.adapter().expose(signals * contexts * kGinSignalBytes)));
+  for (size_t c = 0; c < contexts; ++c) {
+    co_await over.registered(
+        over.adapter().expose(kQueue * static_cast<uint64_t>(over.size()) * kGinSignalBytes));
+  }
+}
+
+// ncclDevrCommCreateInternal: ncclGinConnectOnce, windows that there are, ncclGinDevCommSetup, the
+// communicator's own window.
+Task<> GinProxy::create_device_communicator(uint64_t signals, uint64_t buffer) {
+  co_await connect();
   connected_ = true;
   const std::vector<RmaMemory> before = windows_.memories();
   for (auto memory = before.rbegin(); memory != before.rend(); ++memory) {
-    co_await ring_.registered(*memory);
+    co_await registers(*memory);
   }
-  // ncclGinProxyCreateContext.
-  co_await ring_.connect_meshes(contexts_);
-  of_context_ = signals;
-  if (signals > 0) {
-    signals_ = co_await ring_.registered(
-        ring_.adapter().expose(signals * contexts_.size() * kGinSignalBytes));
-  }
-  for (size_t c = 0; c < contexts_.size(); ++c) {
-    co_await ring_.registered(
-        ring_.adapter().expose(kQueue * static_cast<uint64_t>(ring_.size()) * kGinSignalBytes));
+  if (!at_once()) {
+    of_context_ = signals;
+    co_await rings_.front().connect_meshes(contexts_);
+    co_await make_context(0, signals, contexts_.size());
   }
   co_await windows_.register_window(buffer);
 }
 
 Task<> GinProxy::registers(RmaMemory memory) {
-  if (connected_) co_await ring_.registered(memory);
+  if (!connected_) co_return;
+  for (RmaRing& ring : rings_) co_await ring.registered(memory);
 }
 
-RmaWindow& GinProxy::window(const RmaMemory& memory) {
-  const auto found = std::ranges::find_if(ring_.windows(), [&](const RmaWindow& window) {
-    return window.own.address == memory.address;
-  });
-  require(found != ring_.windows().end(), "GIN knows no such window");
+RmaWindow& GinProxy::window(int context, const RmaMemory& memory) {
+  auto& windows = rings_[ring_of(context)].windows();
+  const auto found = std::ranges::find_if(
+      windows, [&](const RmaWindow& window) { return window.own.address == memory.address; });
+  require(found != windows.end(), "GIN knows no such window");
   return *found;
 }
 
@@ -57,28 +77,31 @@ uint64_t GinProxy::place(int context, uint64_t number) const {
   return (number + static_cast<uint64_t>(context) * of_context_) * kGinSignalBytes;
 }
 
-void GinProxy::put(int context, const RmaWindow& window, uint64_t to, uint64_t from, uint64_t bytes,
+void GinProxy::put(int context, const RmaMemory& memory, uint64_t to, uint64_t from, uint64_t bytes,
                    int peer) {
   const auto number = static_cast<size_t>(peer);
-  contexts_[static_cast<size_t>(context)]->put(peer, window.own.bytes + from, bytes,
-                                               window.addresses[number] + to, window.rkeys[number]);
+  const RmaWindow& there = window(context, memory);
+  contexts_[static_cast<size_t>(context)]->put(peer, memory.bytes + from, bytes,
+                                               there.addresses[number] + to, there.rkeys[number]);
 }
 
 void GinProxy::signal(int context, uint64_t number, uint64_t value, int peer) {
   const auto to = static_cast<size_t>(peer);
   const uint64_t at = place(context, number);
-  uint64_t& total = totals_[{peer, at}];
+  const RmaWindow& signals = *signals_[ring_of(context)];
+  uint64_t& total = totals_[{peer, signals.addresses[to] + at}];
   Sent& sent = sent_.emplace_back(Sent{total, ~uint64_t{0}, peer});
   total += value;
-  contexts_[static_cast<size_t>(context)]->signal(
-      peer, value, &sent.original, signals_->addresses[to] + at, signals_->rkeys[to]);
+  contexts_[static_cast<size_t>(context)]->signal(peer, value, &sent.original,
+                                                  signals.addresses[to] + at, signals.rkeys[to]);
 }
 
-void GinProxy::get(int context, const RmaWindow& window, uint64_t from, uint64_t bytes, int peer,
+void GinProxy::get(int context, const RmaMemory& memory, uint64_t from, uint64_t bytes, int peer,
                    uint8_t* to) {
   const auto number = static_cast<size_t>(peer);
-  contexts_[static_cast<size_t>(context)]->get(peer, to, bytes, window.addresses[number] + from,
-                                               window.rkeys[number]);
+  const RmaWindow& there = window(context, memory);
+  contexts_[static_cast<size_t>(context)]->get(peer, to, bytes, there.addresses[number] + from,
+                                               there.rkeys[number]);
 }
 
 /// All that was posted is done, and signals found what those before them had left.
@@ -101,7 +124,7 @@ Task<> GinProxy::settled(std::string what) {
 
 uint64_t GinProxy::signal_of(int context, uint64_t number) const {
   uint64_t value = 0;
-  std::memcpy(&value, signals_->own.bytes + place(context, number), sizeof value);
+  std::memcpy(&value, signals_[ring_of(context)]->own.bytes + place(context, number), sizeof value);
   return value;
 }
 

@@ -1,4 +1,4 @@
-// The reference rank's GIN by its CPU proxy (docs/nccl 3.16; source of 2.30.7: gin/gin_host.cc,
+// The reference rank's GIN by its CPU proxy (docs/nccl 3.16; source of 2.30.7 and 2.28.9: gin/gin_host.cc,
 // gin/gin_host_proxy.cc, dev_runtime.cc): device communicators, and what their kernels ask for.
 #pragma once
 
@@ -15,26 +15,23 @@ namespace understudy::nccl_rank {
 class GinProxy {
  public:
   /// All outlive this. `contexts`: an adapter of each that a device communicator has.
-  GinProxy(RealRank& rank, Communicator& comm, RmaProxy& windows, RmaAdapter& ring,
-           std::vector<RmaAdapter*> contexts)
-      : rank_(rank),
-        comm_(comm),
-        windows_(windows),
-        ring_(rank, comm, ring),
-        contexts_(std::move(contexts)) {}
+  /// `rings`: one, or in 2.28 of each context.
+  GinProxy(RealRank& rank, Communicator& comm, RmaProxy& windows,
+           const std::vector<RmaAdapter*>& rings, std::vector<RmaAdapter*> contexts)
+      : rank_(rank), comm_(comm), windows_(windows), contexts_(std::move(contexts)) {
+    for (RmaAdapter* ring : rings) rings_.emplace_back(rank, comm, *ring);
+  }
 
   /// ncclDevCommCreate: once. `signals`: of each context; `buffer`: bytes of its own window.
   Task<> create_device_communicator(uint64_t signals, uint64_t buffer);
   /// A window, if it is connected.
   Task<> registers(RmaMemory memory);
-  /// By the order in which GIN registered them.
-  RmaWindow& window(const RmaMemory& memory);
 
   // What a kernel asks for on a context; settled() is a flush.
-  void put(int context, const RmaWindow& window, uint64_t to, uint64_t from, uint64_t bytes,
+  void put(int context, const RmaMemory& memory, uint64_t to, uint64_t from, uint64_t bytes,
            int peer);
   void signal(int context, uint64_t number, uint64_t value, int peer);
-  void get(int context, const RmaWindow& window, uint64_t from, uint64_t bytes, int peer,
+  void get(int context, const RmaMemory& memory, uint64_t from, uint64_t bytes, int peer,
            uint8_t* to);
   Task<> settled(std::string what);
   /// Until the rank's own signal is as much.
@@ -43,14 +40,20 @@ class GinProxy {
   int contexts() const { return static_cast<int>(contexts_.size()); }
 
  private:
+  bool at_once() const { return rank_.world().release.minor < 29; }
+  Task<> connect();
+  Task<> make_context(size_t ring, uint64_t signals, size_t contexts);
+  size_t ring_of(int context) const { return at_once() ? static_cast<size_t>(context) : 0; }
+  /// As a ring's ranks know it.
+  RmaWindow& window(int context, const RmaMemory& memory);
   uint64_t place(int context, uint64_t number) const;
 
   RealRank& rank_;
   Communicator& comm_;
   RmaProxy& windows_;
-  RmaRing ring_;
+  std::deque<RmaRing> rings_;
   std::vector<RmaAdapter*> contexts_;
-  RmaWindow* signals_ = nullptr;
+  std::vector<RmaWindow*> signals_;  ///< of each ring
   uint64_t of_context_ = 0;
   bool connected_ = false;
   struct Sent {

@@ -22,11 +22,13 @@ Bytes of32(uint32_t value) {
 }  // namespace
 
 Task<RmaProxy::Window*> RmaProxy::register_window(uint64_t bytes) {
-  Bytes segments(16);
-  put32(segments, 0, 1);
-  put64(segments, 8, bytes);
-  const auto all = co_await rank_.gather(&comm_, segments, "segments of a window");
-  for (const Bytes& one : all) require(one == segments, "segments of a window: others than ours");
+  if (rank_.world().release.minor >= 30) {
+    Bytes segments(16);
+    put32(segments, 0, 1);
+    put64(segments, 8, bytes);
+    const auto all = co_await rank_.gather(&comm_, segments, "segments of a window");
+    for (const Bytes& one : all) require(one == segments, "segments of a window: others than ours");
+  }
   const RmaMemory memory = memories_.emplace_back(adapter_.expose(bytes));
   // dev_runtime.cc, symMemoryObtain.
   if (gin_ != nullptr) co_await gin_->registers(memory);

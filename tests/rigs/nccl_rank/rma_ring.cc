@@ -56,37 +56,57 @@ Task<> RmaRing::accept_from(RmaAdapter* adapter, Link link, ListeningSocket* lis
   --under_way_;
 }
 
-Task<> RmaRing::connect() {
-  ListeningSocket* const listener = rank_.listen();
-  const auto handles =
-      co_await rank_.gather(&comm_, handle_of(listener->address), "handles for a ring");
+Task<std::vector<Bytes>> RmaRing::exchange_handles(ListeningSocket* listener) {
+  co_return co_await rank_.gather(&comm_, handle_of(listener->address), "handles for a ring");
+}
+
+Task<> RmaRing::connect_ring(ListeningSocket* listener, const std::vector<Bytes>* handles,
+                             bool last) {
   const int next = (own() + 1) % size(), previous = (own() + size() - 1) % size();
   rank_.stand("the ring of one-sided connections");
   under_way_ = 2;
-  rank_.spawn(accept_from(&adapter_, {0, previous, RmaAdapter::kRing, false}, listener, true));
+  rank_.spawn(accept_from(&adapter_, {0, previous, RmaAdapter::kRing, false}, listener, last));
   rank_.spawn(connect_to(&adapter_, {0, next, RmaAdapter::kRing, true},
-                         listener_in(handles[static_cast<size_t>(next)], next)));
+                         listener_in((*handles)[static_cast<size_t>(next)], next)));
   co_await rank_.until([this] { return under_way_ == 0; });
 }
 
-Task<> RmaRing::connect_meshes(std::vector<RmaAdapter*> meshes, int stops_before) {
+Task<> RmaRing::connect() {
   ListeningSocket* const listener = rank_.listen();
-  const auto handles = co_await gather(handle_of(listener->address), "handles for a mesh");
-  for (size_t m = 0; m < meshes.size(); ++m) {
-    const int number = static_cast<int>(m);
+  const auto handles = co_await exchange_handles(listener);
+  co_await connect_ring(listener, &handles, true);
+}
+
+Task<> RmaRing::connect_at_once(RmaAdapter* mesh) {
+  ListeningSocket* const listener = rank_.listen();
+  Meshes meshes{{mesh}, listener, co_await exchange_handles(listener)};
+  co_await connect_ring(listener, &meshes.handles, false);
+  co_await make(std::move(meshes));
+}
+
+Task<> RmaRing::connect_meshes(std::vector<RmaAdapter*> adapters, int stops_before) {
+  ListeningSocket* const listener = rank_.listen();
+  Meshes meshes{std::move(adapters), listener, {}, stops_before};
+  meshes.handles = co_await gather(handle_of(listener->address), "handles for a mesh");
+  co_await make(std::move(meshes));
+}
+
+Task<> RmaRing::make(Meshes meshes) {
+  for (size_t m = 0; m < meshes.adapters.size(); ++m) {
     for (int i = 0; i < size(); ++i) {
       if (i > 0) {
         const int to = (own() + i) % size(), from = (own() + size() - i) % size();
         rank_.stand("one-sided connections, step " + std::to_string(i));
         under_way_ = 2;
-        const bool last = i == size() - 1 && m + 1 == meshes.size();
-        rank_.spawn(
-            accept_from(meshes[m], {number, from, RmaAdapter::kMesh, false}, listener, last));
-        rank_.spawn(connect_to(meshes[m], {number, to, RmaAdapter::kMesh, true},
-                               listener_in(handles[static_cast<size_t>(to)], to)));
+        const bool last = i == size() - 1 && m + 1 == meshes.adapters.size();
+        const int number = static_cast<int>(m);
+        rank_.spawn(accept_from(meshes.adapters[m], {number, from, RmaAdapter::kMesh, false},
+                                meshes.listener, last));
+        rank_.spawn(connect_to(meshes.adapters[m], {number, to, RmaAdapter::kMesh, true},
+                               listener_in(meshes.handles[static_cast<size_t>(to)], to)));
         co_await rank_.until([this] { return under_way_ == 0; });
       }
-      if (m == 0 && i == stops_before) co_await rank_.until([] { return false; });
+      if (m == 0 && i == meshes.stops_before) co_await rank_.until([] { return false; });
       co_await gather(word32(0), "barrier " + std::to_string(i) + " of one-sided connections");
     }
   }

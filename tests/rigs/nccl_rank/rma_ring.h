@@ -62,12 +62,23 @@ class RmaRing {
   /// ncclRmaIbProxyCreateContext: all meshes at one listener, one after the other. It stands still
   /// before that barrier of the first one, for ever.
   Task<> connect_meshes(std::vector<RmaAdapter*> meshes, int stops_before = -1);
+  /// ncclGinIbConnect of 2.28: ring and mesh at one listener.
+  Task<> connect_at_once(RmaAdapter* mesh);
   Task<std::vector<Bytes>> gather(Bytes slice, std::string what);
   /// ncclRmaIbProxyRegMrSym.
   Task<RmaWindow*> registered(RmaMemory memory);
   std::deque<RmaWindow>& windows() { return windows_; }
 
  private:
+  Task<std::vector<Bytes>> exchange_handles(ListeningSocket* listener);
+  Task<> connect_ring(ListeningSocket* listener, const std::vector<Bytes>* handles, bool last);
+  struct Meshes {
+    std::vector<RmaAdapter*> adapters;
+    ListeningSocket* listener = nullptr;
+    std::vector<Bytes> handles;
+    int stops_before = -1;
+  };
+  Task<> make(Meshes meshes);
   Task<> connect_to(RmaAdapter* adapter, Link link, SocketAddress to);
   Task<> accept_from(RmaAdapter* adapter, Link link, ListeningSocket* listener, bool last);
   Bytes handle_of(const SocketAddress& at) const;

@@ -80,13 +80,14 @@ void describe_difference(const Carried& carried, const ExpectedConnection& expec
 
 /// Of the ring over which ranks exchange what one-sided operations need (docs/nccl 3.16): all-gathers
 /// of a message for each other rank. A handle, then a barrier for each rank, of GIN for each rank and
-/// context; addresses and their keys, of GIN's windows before that, too.
-bool is_one_sided_ring(const Carried& c, size_t ranks) {
+/// context; addresses and their keys, of GIN's windows before that, too. `at_once`: no handle, one
+/// context (2.28).
+bool is_one_sided_ring(const Carried& c, size_t ranks, bool at_once) {
   constexpr uint64_t kHandle = 128, kBarrier = 4, kAddress = 8, kKey = 4;
   const size_t others = ranks - 1;
   if (c.data.size() % others != 0) return false;
-  size_t barriers = 0;
-  bool key = false, meshed = false, new_mesh = false;
+  size_t barriers = at_once ? ranks : 0;
+  bool key = false, meshed = at_once, new_mesh = false;
   for (size_t begin = 0; begin < c.data.size(); begin += others) {
     const uint64_t bytes = c.data[begin]->bytes;
     for (size_t i = begin; i < begin + others; ++i) {
@@ -99,7 +100,7 @@ bool is_one_sided_ring(const Carried& c, size_t ranks) {
     } else if (key) {
       if (bytes != kKey) return false;
       key = false;
-    } else if (bytes == kHandle) {
+    } else if (bytes == kHandle && !at_once) {
       barriers = ranks;
       meshed = new_mesh = true;
     } else {
@@ -116,8 +117,8 @@ bool is_one_sided_ring(const Carried& c, const Config& config) {
     const auto has = [&](NodeId node) {
       return std::ranges::find(job.ranks, node) != job.ranks.end();
     };
-    return job.join && job.nccl >= NcclVersion{30} && has(c.from) && has(c.to) &&
-           is_one_sided_ring(c, job_rank_count(config, job));
+    return job.join && job.nccl >= NcclVersion{28} && has(c.from) && has(c.to) &&
+           is_one_sided_ring(c, job_rank_count(config, job), job.nccl < NcclVersion{29});
   });
 }
 

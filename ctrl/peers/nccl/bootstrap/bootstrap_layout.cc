@@ -5,6 +5,8 @@
 namespace understudy {
 namespace {
 
+using OneSidedForm::kGinAtOnce;
+using OneSidedForm::kMeshes;
 using enum RingOrder;
 using enum SyncForm;
 
@@ -21,12 +23,12 @@ constexpr BootstrapLayout kBootstrapLayouts[] = {
   {"2.25",             25,   172, 16, 44,   128, true,  {104, 0, 0},    kConcurrent, true,   104, 60, 100, 2284, 32, 224, 64, 0,    kEmpty,       true,  true,  false},
   {"2.26",             26,   172, 16, 44,   128, true,  {120, 0, 0},    kConcurrent, true,   104, 60, 100, 2284, 32, 224, 64, 0,    kEmpty,       true,  true,  false},
   {"2.27",             27,   172, 16, 44,   128, true,  {120, 0, 0},    kConcurrent, true,   120, 72, 112, 2288, 32, 224, 64, 2284, kEmpty,       true,  true,  false},
-  {"2.28",             28,   172, 16, 44,   128, true,  {120, 0, 0},    kBothWays,   true,   120, 72, 112, 2292, 32, 228, 64, 2288, kEmpty,       true,  true,  false},
+  {"2.28",             28,   172, 16, 44,   128, true,  {120, 0, 0},    kBothWays,   true,   120, 72, 112, 2292, 32, 228, 64, 2288, kEmpty,       true,  true,  false, kGinAtOnce},
   {"2.29.2 to 2.29.3", 29,   176, 20, 48,   128, true,  {120, 0, 0},    kBothWays,   true,   120, 72, 112, 2300, 32, 228, 64, 2288, kEmpty,       true,  true,  false},
   {"2.29.7",           29,   176, 20, 48,   128, true,  {120, 0, 0},    kBothWays,   true,   128, 72, 112, 2300, 32, 228, 64, 2288, kEmpty,       true,  true,  false},
   {"2.30.3 to 2.30.4", 30,   176, 20, 48,   128, true,  {120, 0, 0},    kBothWays,   true,   128, 72, 112, 2320, 32, 228, 64, 2288, kEmpty,       true,  true,  false},
-  {"2.30.7",           30,   176, 20, 48,   128, true,  {120, 0, 0},    kBothWays,   true,   144, 88, 128, 2320, 32, 228, 64, 2288, kEmpty,       true,  true,  false, true},
-  {"2.31",             31,   176, 20, 48,   128, true,  {120, 0, 0},    kBothWays,   true,   144, 88, 128, 2320, 32, 228, 64, 2288, kEmpty,       true,  true,  false, true},
+  {"2.30.7",           30,   176, 20, 48,   128, true,  {120, 0, 0},    kBothWays,   true,   144, 88, 128, 2320, 32, 228, 64, 2288, kEmpty,       true,  true,  false, kMeshes},
+  {"2.31",             31,   176, 20, 48,   128, true,  {120, 0, 0},    kBothWays,   true,   144, 88, 128, 2320, 32, 228, 64, 2288, kEmpty,       true,  true,  false, kMeshes},
 };
 // clang-format on
 

@@ -28,6 +28,13 @@ enum class SyncForm : uint8_t {
   kEmpty,        ///< no bytes, bit 7 in the tag
 };
 
+/// Which connections for one-sided operations emulated ranks know (docs/nccl 3.16).
+enum class OneSidedForm : uint8_t {
+  kNone,
+  kGinAtOnce,  ///< GIN's: a ring, its mesh and its context in one
+  kMeshes,     ///< of the RMA proxy and of GIN: meshes are made over a ring
+};
+
 struct BootstrapLayout {
   std::string_view releases;  ///< "2.29.2 to 2.29.3"
   uint32_t minor;
@@ -59,8 +66,7 @@ struct BootstrapLayout {
   /// All children of a communicator have the same magic: the first 8 characters of its hash as
   /// text; later it depends on the color.
   bool one_magic;
-  /// Windows are registered, and the RMA proxy connects, as in docs/nccl 3.16.
-  bool one_sided = false;
+  OneSidedForm one_sided = OneSidedForm::kNone;
 };
 
 /// Rows of all releases, oldest first.

@@ -74,7 +74,7 @@ class NcclHost {
     uint32_t communicator = 0, registration = 0;
     uint32_t emulated = 0;        ///< whose it is, by its number in the first communicator
     uint32_t rank = 0, real = 0;  ///< the same, and the real rank's, in the communicator
-    uint64_t bytes = 0;
+    uint64_t bytes = 0;           ///< 0: of a window, not told
     OneSidedUse use = OneSidedUse::kSignals;
     uint32_t ring = 0;  ///< over which it was told: channel of connections that reach it, last byte
     uint32_t window = 0;  ///< its number; the same one may be registered for several rings

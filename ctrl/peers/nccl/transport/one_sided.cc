@@ -26,11 +26,19 @@ constexpr uint32_t kMostNics = 4;
 /// GIN tells nobody how many signals a context has. NCCL's own kernels want 64 barriers with as many
 /// signals as ranks, twice (sym_kernels.cc).
 constexpr uint64_t kGinSignals = 8192, kGinSignalsOfRank = 256;
+/// NCCL_GIN_SIGNAL_POOL_SIZE of 2.28.
+constexpr uint64_t kGinPool = 64 << 10;
 /// Values that go out with their descriptor, of each rank: NCCL_NET_MAX_REQUESTS times 8
 /// (gin_host_proxy.cc).
 constexpr uint64_t kGinInlines = 256;
 /// Windows whose size is remembered until GIN connects.
 constexpr size_t kMostWindows = 1024;
+constexpr const char* kHostMemory =
+    "a window has host memory, whose parts GIN registers one by one: emulated ranks take part "
+    "where "
+    "windows are of a GPU's memory";
+/// No GPU has more memory.
+constexpr uint64_t kMostWindowBytes = uint64_t{1} << 40;
 
 bool is_listener(std::span<const uint8_t> slice) {
   return slice.size() == kListenerBytes && nccl_u64(slice, kListenerMagicAt) == kNcclNetMagic;
@@ -46,7 +54,15 @@ uint32_t OneSided::real() const {
 OneSided::Gather OneSided::next(const BootstrapLayout& layout, uint32_t size) {
   const Gather before = last_;
   last_ = Gather::kNone;
-  if (!layout.one_sided) return last_;
+  if (layout.one_sided == OneSidedForm::kNone) return last_;
+  if (layout.one_sided == OneSidedForm::kGinAtOnce) {
+    if (size != kListenerBytes || reals() != 1 || rings_.size() == kMostNics) return last_;
+    last_ = Gather::kHandles;
+    Ring& ring = rings_.emplace_back();
+    ring.gin = ring.at_once = true;
+    ring.channel = static_cast<uint32_t>(rings_.size() - 1);
+    return last_;
+  }
   if (size == kSegmentsBytes) {
     last_ = Gather::kSegments;
   } else if (size == kNicCountBytes) {
@@ -100,18 +116,40 @@ bool OneSided::expect(const NcclConnector& connector, SocketAddress& at) {
   return true;
 }
 
+bool OneSided::expect_behind(const NcclConnector& connector, const NcclConnector& before) {
+  const auto expected = host_.expect_behind(connector, before);
+  if (!expected) {
+    fail("a connection for one-sided operations: " + expected.error().text);
+    return false;
+  }
+  connectors_.insert(connector);
+  return true;
+}
+
 void OneSided::connect(const NcclConnector& connector, const SocketAddress& to) {
   connectors_.insert(connector);
   connecting_.insert(connector);
   host_.connect(connector, to, kNcclNetMagic);
 }
 
-/// Only the rank after the real one is ever dialed there; the others' have the same form.
+/// The rank after the real one is dialed for the ring, the others only where their mesh is made with
+/// it: else their handles have the same form.
+bool OneSided::listen(Ring& ring, uint32_t rank, SocketAddress& at) {
+  const bool next = rank == after(real(), 1);
+  const NcclConnector of_ring = on_ring(ring, rank, true);
+  const NcclConnector of_mesh = on_mesh(ring, 1, rank, true);
+  if (!expect(next ? of_ring : of_mesh, at)) return false;
+  if (!next || !ring.at_once) return true;
+  if (!expect_behind(of_mesh, of_ring)) return false;
+  connecting_.insert(of_mesh);
+  return true;
+}
+
 void OneSided::append_handle(uint32_t rank, std::vector<uint8_t>& to) {
   Ring& ring = rings_.back();
-  const uint32_t listens = after(real(), 1);
+  const uint32_t listens = ring.at_once ? rank : after(real(), 1);
   auto [known, fresh] = ring.handles.try_emplace(listens);
-  if (fresh && !expect(on_ring(ring, listens, true), known->second)) return;
+  if (fresh && !listen(ring, listens, known->second)) return;
   const size_t at = to.size();
   to.resize(at + kListenerBytes);
   const std::span<uint8_t> handle(to.data() + at, kListenerBytes);
@@ -125,13 +163,15 @@ void OneSided::append_handle(uint32_t rank, std::vector<uint8_t>& to) {
 void OneSided::came(Gather gather, uint32_t rank, std::span<const uint8_t> slice) {
   const std::string who = "rank " + std::to_string(rank) + "'s one-sided connections: ";
   if (gather == Gather::kSegments) {
-    windows_.push_front({++last_window_, nccl_u64(slice, kTotalBytesAt)});
+    const uint64_t bytes = nccl_u64(slice, kTotalBytesAt);
+    if (bytes == 0 || bytes > kMostWindowBytes) {
+      return fail(who + "a window of " + std::to_string(bytes) + " bytes, which no GPU has");
+    }
+    windows_.push_front({++last_window_, bytes});
     if (windows_.size() > kMostWindows) windows_.pop_back();
     for (Ring& ring : rings_) ring.windows = {windows_.front()};
-    if (rings_of(true) > 0 && slice[kHostMemoryAt] != 0) {
-      fail(who + "a window has host memory, whose parts GIN registers one by one: emulated ranks " +
-           "take part where windows are of a GPU's memory");
-    }
+    host_memory_ = host_memory_ || slice[kHostMemoryAt] != 0;
+    if (host_memory_ && rings_of(true) > 0) fail(who + kHostMemory);
     return;
   }
   if (gather == Gather::kCount) {
@@ -144,6 +184,11 @@ void OneSided::came(Gather gather, uint32_t rank, std::span<const uint8_t> slice
   const auto listener = is_listener(slice) ? nccl_address(slice, 0) : std::nullopt;
   if (!listener) return fail(who + "no address can be read from its net_ib handle");
   Ring& ring = rings_.back();
+  if (ring.gin && host_memory_) return fail(who + kHostMemory);
+  if (ring.at_once) {
+    ring.contexts = ring.together = 1;
+    ring.mesh = *listener;
+  }
   connect(on_ring(ring, before(real(), 1), false), *listener);
 }
 
@@ -151,7 +196,7 @@ void OneSided::look_at_other(const BootstrapLayout& layout, uint32_t rank,
                              std::span<const uint8_t> slice) {
   if (!is_listener(slice)) return;
   const std::string who = "rank " + std::to_string(rank) + " makes connections ";
-  if (layout.one_sided) {
+  if (layout.one_sided != OneSidedForm::kNone) {
     const std::string why =
         reals() == 1 ? "one after another all-gathers than NCCL's"
                      : "where " + std::to_string(reals()) + " ranks of the communicator are real";
@@ -162,7 +207,8 @@ void OneSided::look_at_other(const BootstrapLayout& layout, uint32_t rank,
   }
   fail(who +
        "for one-sided operations (GIN, or the RMA proxy, for a window or a device "
-       "communicator), in which emulated ranks take part from NCCL 2.30.7 on, not with " +
+       "communicator), in which emulated ranks take part with NCCL 2.28 (GIN) and from 2.30.7 on, "
+       "not with " +
        std::string(layout.releases) +
        ": set NCCL_WIN_ENABLE=0 on the real node, which registers no windows then");
 }
@@ -213,7 +259,8 @@ bool OneSided::refuse(const Ring& ring) {
 bool OneSided::begins(Ring& ring, std::span<const uint8_t> own) {
   ring.size = static_cast<uint32_t>(own.size());
   const bool meshed = ring.made() && ring.barriers == size();
-  if (ring.size == kListenerBytes && !ring.keys_next && (meshed || !ring.made())) {
+  const bool mesh_follows = !ring.at_once && (meshed || !ring.made());
+  if (ring.size == kListenerBytes && !ring.keys_next && mesh_follows) {
     ring.kind = Kind::kHandles;
   } else if (ring.size == kMemoryKeyBytes && ring.keys_next) {
     ring.kind = Kind::kKeys;
@@ -282,12 +329,7 @@ bool OneSided::expect_further(Ring& ring) {
   for (uint32_t r = 0; r < size(); ++r) {
     if (r == real()) continue;
     const NcclConnector further = on_mesh(ring, *ring.spare, r, true);
-    const auto expected = host_.expect_behind(further, on_mesh(ring, ring.contexts, r, true));
-    if (!expected) {
-      fail("a connection for one-sided operations: " + expected.error().text);
-      return false;
-    }
-    connectors_.insert(further);
+    if (!expect_behind(further, on_mesh(ring, ring.contexts, r, true))) return false;
   }
   return true;
 }
@@ -334,7 +376,15 @@ void OneSided::enter_barrier(Ring& ring) {
 bool OneSided::what_is_registered(Ring& ring) {
   using Use = NcclHost::OneSidedUse;
   NcclHost::OneSidedMemory& memory = ring.memory;
-  if (!ring.gin && ring.registrations < kOwnRegistrations) {
+  if (ring.at_once) {
+    const bool own = ring.registrations == 0, inlines = ring.registrations == 1;
+    memory.use = own ? Use::kGinSignals : inlines ? Use::kLocal : Use::kWindow;
+    // How large windows are nobody tells.
+    memory.bytes = own       ? kGinPool * kSignalBytes
+                   : inlines ? kGinInlines * size() * kSignalBytes
+                             : 0;
+    memory.window = ring.registrations;
+  } else if (!ring.gin && ring.registrations < kOwnRegistrations) {
     memory.use = Use::kSignals;
     memory.bytes = (size() + (ring.registrations == kFlushBuffer ? 0 : 1)) * kSignalBytes;
   } else if (!ring.windows.empty()) {

@@ -1,6 +1,7 @@
 // How emulated ranks take part when a real rank makes connections for one-sided operations: of the
 // RMA proxy of NCCL 2.30.7 and later, which carries ncclPutSignal and zero-SM collectives between
-// nodes, and of GIN's CPU proxy, which carries what kernels put, signal and get (docs/nccl 3.16). A
+// nodes, and of GIN's CPU proxy, of 2.28, too, which carries what kernels put, signal and get
+// (docs/nccl 3.16). A
 // handle of each rank goes over the bootstrap ring; then there is a ring of net_ib's connections,
 // over which all else goes: handles of full meshes, their barriers, addresses and keys of memory.
 #pragma once
@@ -78,6 +79,7 @@ class OneSided {
   /// Of one of the real rank's NICs, for the RMA proxy or for GIN.
   struct Ring {
     bool gin = false;
+    bool at_once = false;  ///< its only mesh is made with it, at the same listeners
     uint32_t channel = 0;
     std::map<uint32_t, SocketAddress> handles;  ///< of emulated ranks
     // The all-gather under way.
@@ -116,12 +118,14 @@ class OneSided {
                         bool real_sends) const;
   bool expect(const NcclConnector& connector, SocketAddress& at);
   void connect(const NcclConnector& connector, const SocketAddress& to);
+  bool listen(Ring& ring, uint32_t rank, SocketAddress& at);
   bool begins(Ring& ring, std::span<const uint8_t> own);
   bool refuse(const Ring& ring);
   bool fill(Ring& ring);
   bool fill_handles(Ring& ring);
   bool begin_context(Ring& ring);
   bool expect_further(Ring& ring);
+  bool expect_behind(const NcclConnector& connector, const NcclConnector& before);
   void give_spare_back(Ring& ring);
   bool stands(const Ring& ring) const;
   void enter_barrier(Ring& ring);
@@ -139,6 +143,7 @@ class OneSided {
   NcclHost& host_;
   OneSidedUser& user_;
   Gather last_ = Gather::kNone;
+  bool host_memory_ = false;    ///< a window has some
   bool gin_ = false;            ///< the rings that are being made are GIN's
   std::deque<Window> windows_;  ///< the newest first
   uint32_t count_ = 0;          ///< of NICs
