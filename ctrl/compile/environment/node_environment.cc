@@ -164,8 +164,7 @@ class Settings {
     if (since(29)) {
       add("NCCL_SYM_GIN_KERNELS_ENABLE", "0",
           "emulated ranks carry out no collective of NCCL's kernels over GIN, for which it "
-          "connects with "
-          "the first window");
+          "connects with the first window");
     }
     if (since(22)) {
       add("NCCL_RUNTIME_CONNECT", "0", "all connections are made, or fail, at the start");

@@ -1,9 +1,9 @@
 // How emulated ranks take part when a real rank makes connections for one-sided operations: of the
 // RMA proxy of NCCL 2.30.7 and later, which carries ncclPutSignal and zero-SM collectives between
 // nodes, and of GIN's CPU proxy, of 2.28, too, which carries what kernels put, signal and get
-// (docs/nccl 3.16). A
-// handle of each rank goes over the bootstrap ring; then there is a ring of net_ib's connections,
-// over which all else goes: handles of full meshes, their barriers, addresses and keys of memory.
+// (docs/nccl 3.16). A handle of each rank goes over the bootstrap ring; then there is a ring of
+// net_ib's connections, over which all else goes: handles of full meshes, their barriers, addresses
+// and keys of memory.
 #pragma once
 
 #include <algorithm>
