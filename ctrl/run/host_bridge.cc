@@ -5,6 +5,12 @@
 #include "dataplane/wire/parse.h"
 
 namespace understudy {
+namespace {
+
+/// Frames of a turn in each direction: who floods leaves time for what else control has to do.
+constexpr size_t kMostFrames = 256;
+
+}  // namespace
 
 HostBridge::HostBridge(const HostNamespace& host, std::vector<Shard*> shards)
     : host_(host), shards_(std::move(shards)), buffer_(kPacketBufferBytes) {
@@ -19,13 +25,16 @@ HostBridge::HostBridge(const HostNamespace& host, std::vector<Shard*> shards)
 
 void HostBridge::poll() {
   for (Shard* shard : shards_) {
-    for (auto frame = shard->to_host().front(); frame.data() != nullptr;
-         frame = shard->to_host().front()) {
+    for (size_t written = 0; written < kMostFrames; ++written) {
+      const auto frame = shard->to_host().front();
+      if (frame.data() == nullptr) break;
       host_.write_frame(frame);  // a full TAP queue drops, as a NIC would; TCP repeats
       shard->to_host().pop();
     }
   }
-  while (const size_t size = host_.read_frame(buffer_)) {
+  for (size_t read = 0; read < kMostFrames; ++read) {
+    const size_t size = host_.read_frame(buffer_);
+    if (size == 0) break;
     FrameView view;
     RoceView roce;
     if (parse_frame({buffer_.data(), size}, view, roce) != FrameKind::kIp) continue;

@@ -13,7 +13,7 @@ class HostBridge {
  public:
   HostBridge(const HostNamespace& host, std::vector<Shard*> shards);
 
-  /// Moves what waits in either direction.
+  /// Moves what waits in either direction, up to some hundred frames.
   void poll();
 
  private:

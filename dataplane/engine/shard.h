@@ -30,7 +30,7 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   // Control's side: single producer of commands, single consumer of replies.
   CommandQueue& commands() { return commands_.queue(); }
   SpscChain<Reply>& replies() { return commands_.queue().replies; }
-  ByteRing& to_host() { return host_.to_host(); }      ///< frames for the exception port
+  FairRings& to_host() { return host_.to_host(); }     ///< frames for the exception port
   ByteRing& from_host() { return host_.from_host(); }  ///< frames of the exception port
   NoticeRings& notices() { return state_.notices; }
 

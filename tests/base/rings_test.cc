@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "dataplane/base/byte_ring.h"
+#include "dataplane/base/fair_rings.h"
 #include "dataplane/base/spsc_chain.h"
 #include "dataplane/base/spsc_ring.h"
 #include "dataplane/base/spsc_slots.h"
@@ -217,6 +218,31 @@ TEST(ByteRing, HalfItsSizeAlwaysFitsOnceEmpty) {
     ASSERT_EQ(ring.front().size(), 504u);
     ring.pop();
   }
+}
+
+TEST(FairRings, EachHasItsTurnAndItsRoom) {
+  FairRings rings(3, 1 << 18);
+  const auto put = [&](uint32_t ring, uint8_t value) {
+    uint8_t* const at = rings[ring].reserve(1);
+    if (at == nullptr) return false;
+    *at = value;
+    rings[ring].commit(1);
+    return true;
+  };
+  EXPECT_TRUE(rings.empty());
+  EXPECT_EQ(rings.front().data(), nullptr);
+  while (put(0, 10)) {
+  }
+  EXPECT_TRUE(put(2, 20));
+  EXPECT_TRUE(put(2, 21));
+  std::vector<uint8_t> taken;
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(rings.front().data(), rings.front().data());
+    taken.push_back(rings.front()[0]);
+    rings.pop();
+  }
+  EXPECT_EQ(taken, (std::vector<uint8_t>{10, 20, 10, 21, 10}));
+  EXPECT_FALSE(rings.empty());
 }
 
 }  // namespace

@@ -78,6 +78,22 @@ TEST_F(SeveralPorts, RealNodesFindAndReachEachOther) {
   EXPECT_EQ(shard->to_host().front().data(), nullptr);
 }
 
+TEST_F(SeveralPorts, AFloodTakesNoRoomAtTheHostFromOthers) {
+  make([](NodeNic&) {});
+  const auto dropped = [&](uint32_t port) {
+    return shard->counters(port).drops[static_cast<size_t>(Drop::kHostRingFull)];
+  };
+  uint64_t flooded = 0;
+  while (dropped(0) == 0) {
+    ASSERT_LT(++flooded, 1u << 20);
+    receive(0, tcp_frame(kFirst, kEmulated));
+  }
+  receive(1, tcp_frame(kSecond, kEmulated));
+  EXPECT_EQ(dropped(1), 0u);
+  shard->to_host().pop();  // one of the flooder's
+  EXPECT_EQ(Parsed(shard->to_host().front()).view.src, node_ip(kSecond));
+}
+
 TEST_F(SeveralPorts, TheHostSpeaksForANodeWithoutTcp) {
   make([](NodeNic& nic) { nic.host_speaks = nic.id == kSecond; });
   receive(0, arp_request(node_ip(kFirst), node_ip(kSecond)));

@@ -23,7 +23,7 @@ HostFrames::HostFrames(ShardState& state, InboundPackets& inbound, Egress& egres
       inbound_(inbound),
       egress_(egress),
       network_(network),
-      to_host_(1 << 20),
+      to_host_(state.ports.size(), 1 << 20),
       from_host_(1 << 20) {}
 
 void HostFrames::answer_echo(uint32_t packet, Time now) {
@@ -121,7 +121,8 @@ void HostFrames::hand_to_host(const FrameView& view) {
   }
   const uint32_t bytes =
       static_cast<uint32_t>(sizeof(EthHeader)) + static_cast<uint32_t>(view.frame.size()) - view.l3;
-  uint8_t* out = to_host_.reserve(bytes);
+  ByteRing& ring = to_host_[ports_.here_index()];
+  uint8_t* out = ring.reserve(bytes);
   if (out == nullptr) return ports_.here().counters.drop(Drop::kHostRingFull);
   EthHeader eth;
   std::memcpy(eth.dst, config_.host_mac.bytes.data(), 6);
@@ -129,7 +130,7 @@ void HostFrames::hand_to_host(const FrameView& view) {
   eth.type = view.ether_type;
   std::memcpy(out, &eth, sizeof eth);
   std::memcpy(out + sizeof eth, view.frame.data() + view.l3, view.frame.size() - view.l3);
-  to_host_.commit(bytes);
+  ring.commit(bytes);
   ++ports_.here().counters.to_host;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "dataplane/base/byte_ring.h"
+#include "dataplane/base/fair_rings.h"
 #include "dataplane/engine/network/network_side.h"
 #include "dataplane/engine/send/egress.h"
 #include "dataplane/engine/state/commands.h"
@@ -17,7 +18,7 @@ class HostFrames {
  public:
   HostFrames(ShardState& state, InboundPackets& inbound, Egress& egress, NetworkSide& network);
 
-  ByteRing& to_host() { return to_host_; }
+  FairRings& to_host() { return to_host_; }
   ByteRing& from_host() { return from_host_; }
 
   /// An IP or ARP frame has come in.
@@ -54,7 +55,8 @@ class HostFrames {
   InboundPackets& inbound_;
   Egress& egress_;
   NetworkSide& network_;
-  ByteRing to_host_, from_host_;
+  FairRings to_host_;  ///< by port
+  ByteRing from_host_;
   bool host_waits_ = false;  ///< its oldest frame, for something that comes in or a later poll
   Time host_asks_again_ = Time::never();  ///< for the real NIC's MAC that this frame waits for
   Time host_gives_up_ = Time::never();    ///< on this frame, where it holds up those to other NICs
