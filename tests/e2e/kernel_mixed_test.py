@@ -107,7 +107,7 @@ class MixedKernels(stage.Stage):
                         self.assertEqual(max(c["by_node_ps"]), c["node_reported_ps"])
                 self.assert_times(job)
                 self.assert_holds(self.folder / f"{kinds}.pcapng", "--config", str(self.folder / f"{kinds}.toml"))
-                if kinds == "KKE":
+                if kinds == "KKE" and stage.ALL:
                     self.assert_same(packets, self.simulate(self.ring(kinds), "again")[2])
 
     def test_reference_nodes_stand_among_kernels(self):
