@@ -9,6 +9,7 @@
 
 #include "collective_model/inference/belief.h"
 #include "tests/collective_model/inference_rig.h"
+#include "tests/extent.h"
 
 namespace understudy {
 namespace {
@@ -141,7 +142,8 @@ class Calibration {
 /// and ranks follow one another, with late ranks, ranks that leave early and several real ranks.
 TEST(InferenceConfidence, WhatIsSureIsRight) {
   const bool table = std::getenv("INFERENCE_TABLE") != nullptr;
-  const uint64_t first = number_of("INFERENCE_SEED", 1), cases = number_of("INFERENCE_CASES", 250);
+  const uint64_t first = number_of("INFERENCE_SEED", 1),
+                 cases = number_of("INFERENCE_CASES", every_case() ? 250 : 100);
   if (table) {
     std::printf("%-9s %12s %10s %10s %10s\n", "habit", "confidence", "operations", "mean", "right");
   }

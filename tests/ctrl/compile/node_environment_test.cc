@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "ctrl/config/read/load.h"
+#include "tests/extent.h"
 #include "tests/rigs/joined_job.h"
 
 namespace understudy {
@@ -231,7 +232,9 @@ TEST(NodeEnvironment, NamesTheNicsOfAllRanks) {
       {2, 4, "merged_nics = 2\nnccl = \"2.23\"\n", "=mlx5_0,mlx5_1,mlx5_2,mlx5_3", "1", "", "1"},
   };
   const FakeDevices devices({3, 3, 3, 3, 3, 3});
+  SomeCases some(3);
   for (const auto& c : cases) {
+    if (!some.take()) continue;
     SCOPED_TRACE(std::to_string(c.gpus) + " " + std::to_string(c.nics) + " " + c.job);
     const std::string script = devices.seen_by(environment(c.gpus, c.nics, c.job));
     EXPECT_EQ(sourced(script, "", "NCCL_IB_HCA"), c.devices);
