@@ -57,9 +57,8 @@ class CmControl {
   /// Traffic of a queue pair has ended. The client of ours whose it is, or 0.
   CallerId traffic_ended(Time now, uint64_t connection, const TrafficResult& result);
 
-  /// Takes what the shard tells and what is due, and sends what there is to say.
-  /// Control's turn, with at most so many of the messages that have come: a real node that floods
-  /// with them leaves time for what else control has to do.
+  /// Takes what is due and at most so many of the messages that have come, and sends what there is to
+  /// say: a real node that floods leaves time for what else control has to do.
   void poll(Time now, size_t most = std::numeric_limits<size_t>::max());
   /// There are more, perhaps.
   bool is_behind() const { return behind_; }

@@ -1,6 +1,7 @@
 #include "ctrl/services/endpoints.h"
 
 #include <algorithm>
+#include <map>
 
 #include "ctrl/compile/qp_control.h"
 #include "ctrl/compile/shard_config.h"
@@ -119,21 +120,27 @@ Result<EndpointReady> ServiceEndpoints::create(NodeId node, uint64_t connection,
   return EndpointReady{made->qpn, request.local_psn, made->region.va, made->region.rkey};
 }
 
-/// Of what a shard has, half of an even share is kept for each port: no real node can take from others
-/// that they connect.
+/// Of what jobs leave of a shard, half of an even share is kept for each real node: none can take from
+/// others that they connect.
 Result<void> ServiceEndpoints::leave_others_their_share(size_t port) const {
   const ShardControl& control = *controls_[port];
-  const auto sharing = static_cast<size_t>(std::ranges::count(controls_, controls_[port]));
-  const size_t share = control.most_connections() / (2 * sharing);
-  size_t kept = 0;
-  for (size_t other = 0; other < controls_.size(); ++other) {
-    if (other == port || controls_[other] != &control) continue;
-    kept += share - std::min(share, held_[other]);
+  const size_t left = control.connections_left();
+  std::map<NodeId, size_t> held;
+  size_t all = left;
+  for (size_t p = 0; p < controls_.size(); ++p) {
+    if (controls_[p] != &control) continue;
+    held[config_.ports[p].node] += held_[p];
+    all += held_[p];
   }
-  if (kept == 0 || control.connections_left() > kept) return {};
-  return fail("no queue pair or memory region is left for " +
-              config_.nodes[config_.ports[port].node].name + ", which has " +
-              std::to_string(held_[port]) + ": " + std::to_string(kept) +
+  const NodeId node = config_.ports[port].node;
+  const size_t share = all / (2 * held.size());
+  size_t kept = 0;
+  for (const auto& [other, its] : held) {
+    if (other != node) kept += share - std::min(share, its);
+  }
+  if (kept == 0 || left > kept) return {};
+  return fail("no queue pair or memory region is left for " + config_.nodes[node].name +
+              ", which has " + std::to_string(held[node]) + ": " + std::to_string(kept) +
               " are kept for the real nodes at other ports ([limits] queue_pairs, regions)");
 }
 

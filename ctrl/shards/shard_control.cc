@@ -42,10 +42,6 @@ size_t ShardControl::connections_left() const {
                   shard_.region_capacity() - next_region_ + free_regions_.size());
 }
 
-size_t ShardControl::most_connections() const {
-  return std::min<size_t>(shard_.queue_pairs(), shard_.region_capacity());
-}
-
 Qp& ShardControl::add_qp(const QpConfig& config, Endpoint& endpoint, bool needs_payload,
                          const std::function<void(Qp&)>& prepare,
                          std::unique_ptr<QpControl> control, bool needs_small) {

@@ -50,9 +50,8 @@ class ShardControl {
   /// What it has and has not taken away.
   size_t queue_pairs() const { return qps_.size(); }
   size_t memory_regions() const { return next_region_ - free_regions_.size(); }
-  /// How many connections with a queue pair and a region each it still has room for, and in all.
+  /// How many connections with a queue pair and a region each it still has room for.
   size_t connections_left() const;
-  size_t most_connections() const;
   /// Changes a queue pair's state; without effect where that is not allowed.
   void modify_qp(Qpn qpn, QpState state);
 

@@ -57,8 +57,7 @@ TEST(Endpoints, AConnectionTakesMemoryForTheRequestsThatItMakes) {
 }
 
 // Two real nodes at ports of one shard.
-TEST(Endpoints, ARealNodeLeavesOthersTheirShare) {
-  constexpr char kTwo[] = R"(format = 1
+constexpr char kTwo[] = R"(format = 1
 [limits]
 queue_pairs = 40
 [[prefix]]
@@ -79,6 +78,8 @@ device = "virtual"
 real = "gpu1"
 device = "virtual"
 )";
+
+TEST(Endpoints, ARealNodeLeavesOthersTheirShare) {
   const Config config = *load_config_text(kTwo, "test");
   Shard shard(emulator_shard(config, {0, 1}, MacAddress{}));
   ShardControl control(shard);
@@ -104,6 +105,24 @@ device = "virtual"
   EXPECT_EQ(other, 10);
   EXPECT_EQ(none_left, "no queue pair is left on this port");
   EXPECT_EQ(made_by("10.0.0.1").first, 0);
+}
+
+// What jobs have taken is nobody's share.
+TEST(Endpoints, WhatJobsLeaveIsShared) {
+  const Config config = *load_config_text(kTwo, "test");
+  Shard shard(emulator_shard(config, {0, 1}, MacAddress{}));
+  ShardControl control(shard);
+  for (int i = 0; i < 36; ++i) ASSERT_NE(control.take_qpn(), 0u);
+  ServiceEndpoints endpoints(config, {&control, &control});
+  EndpointRequest request;
+  request.behaviour = Behaviour::kMemoryTarget;
+  request.local = *IpAddress::parse("10.0.0.3");
+  request.remote = *IpAddress::parse("10.0.0.1");
+  for (uint64_t i = 0; i < 3; ++i) {
+    request.remote_qpn = static_cast<Qpn>(100 + i);
+    EXPECT_TRUE(endpoints.create(2, i, request)) << i;
+  }
+  EXPECT_FALSE(endpoints.create(2, 3, request)) << "the last one is kept for the other node";
 }
 
 }  // namespace

@@ -35,8 +35,7 @@ constexpr uint64_t kGinInlines = 256;
 constexpr size_t kMostWindows = 1024;
 constexpr const char* kHostMemory =
     "a window has host memory, whose parts GIN registers one by one: emulated ranks take part "
-    "where "
-    "windows are of a GPU's memory";
+    "where windows are of a GPU's memory";
 /// No GPU has more memory.
 constexpr uint64_t kMostWindowBytes = uint64_t{1} << 40;
 
