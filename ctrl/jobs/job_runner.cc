@@ -414,16 +414,20 @@ std::unique_ptr<FeedPeer> JobRunner::feed_peer(uint32_t job) {
   // The plan may be made again after it has come, and between communicators there is none.
   const auto feed = [this, job] { return feed_of(job); };
   ++jobs_[job].plugins;
+  // Of the last communicator whose operations it told, or while it connected.
+  const auto speaks_of = std::make_shared<size_t>(communicators_over(job));
   return std::make_unique<FeedPeer>(
-      [feed](Time now, const FedOperation& fed) {
+      [this, feed, job, speaks_of](Time now, const FedOperation& fed) {
+        *speaks_of = communicators_over(job);
         if (FedOperations* all = feed()) all->fed(now, fed);
       },
       [feed](Time now, uint64_t records) {
         if (FedOperations* all = feed()) all->missing(now, records);
       },
-      [this, feed, job](Time now, const std::string& failure) {
-        // The other real ranks' plugins go on.
-        const bool last = --jobs_[job].plugins == 0;
+      [this, feed, job, speaks_of](Time now, const std::string& failure) {
+        // The other real ranks' plugins go on; and that a process has ended may be heard when the
+        // next one's communicator is there.
+        const bool last = --jobs_[job].plugins == 0 && *speaks_of == communicators_over(job);
         FedOperations* all = feed();
         if (all != nullptr && (last || !failure.empty())) all->closed(now, failure);
       });
@@ -467,6 +471,11 @@ std::vector<std::string> JobRunner::doubts() const {
   return lines;
 }
 
+size_t JobRunner::communicators_over(size_t job) const {
+  const auto& former = jobs_[job].former;
+  return former ? former->communicators.size() : 0;
+}
+
 std::string JobRunner::status() const {
   std::string text;
   for (const size_t j : own()) {
@@ -475,8 +484,7 @@ std::string JobRunner::status() const {
     text += "job \"" + config_.jobs[j].name + "\" " + std::to_string(progress.finished.load()) +
             (config_.jobs[j].listed ? "/" + std::to_string(progress.results.size()) : "");
     if (config_.jobs[j].join && !config_.jobs[j].join->joins_once()) {
-      const size_t over = jobs_[j].former ? jobs_[j].former->communicators.size() : 0;
-      text += " (" + std::to_string(over) + " communicators are over)";
+      text += " (" + std::to_string(communicators_over(j)) + " communicators are over)";
     }
   }
   for (const size_t j : own()) {

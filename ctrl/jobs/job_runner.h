@@ -86,6 +86,8 @@ class JobRunner final : public RingObserver {
   // Of a job whose real ranks are NCCL's: it has no clients here; whoever joins its communicator
   // says how it goes.
   EmulatedRanksBinding& emulated(size_t job) { return *jobs_[job].emulated; }
+  /// That its emulated ranks were in, one after another.
+  size_t communicators_over(size_t job) const;
   /// Its feed, while it may be joined; else null.
   FedOperations* feed_of(size_t job) {
     return jobs_[job].forgetting ? nullptr : jobs_[job].emulated->feed();

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "dataplane/base/unique_fd.h"
-#include "dataplane/wire/build.h"
 #include "dataplane/wire/pcapng.h"
+#include "tests/fuzz/captured_packets.h"
 #include "tools/roce_check/checks/analysis.h"
 #include "tools/roce_check/output/report.h"
 #include "tools/roce_check/packets/consecutive_source.h"
@@ -53,28 +53,13 @@ void judge_consecutive(std::span<const uint8_t> bytes) {
 
 /// Each 8 bytes of input become one packet between two hosts.
 std::vector<uint8_t> structured(const uint8_t* data, size_t size) {
-  constexpr size_t kPerPacket = 8;
   std::vector<uint8_t> out;
   append_pcapng_section(out, "fuzz");
   append_pcapng_interface(out, "port0", 0, {});
-  for (size_t i = 0; i + kPerPacket <= size; i += kPerPacket) {
-    const uint8_t* in = data + i;
-    RoceFields fields;
-    fields.opcode = static_cast<Opcode>(in[0]);
-    if (opcode_info(in[0]).name == nullptr) continue;
-    fields.ack_request = (in[1] & 1) != 0;
-    fields.dest_qpn = 2u + (in[1] >> 2 & 3);
-    fields.psn = Psn(static_cast<uint32_t>(in[2] | (in[1] & 0xf0) << 16));
-    fields.syndrome = in[3];
-    fields.msn = in[4];
-    fields.dma_length = static_cast<uint32_t>(in[5]) << in[6] % 12;
-    const uint32_t payload = in[7] < 200 ? in[7] : 256;
-    RoceAddressing a;
-    a.src = IpAddress::v4(0x0a000001u + (in[1] >> 1 & 1));
-    a.dst = IpAddress::v4(0x0a000002u - (in[1] >> 1 & 1));
-    std::vector<uint8_t> frame(roce_frame_bytes(a, fields.opcode, payload));
-    begin_roce(frame.data(), a, fields, payload);
-    finish_roce(frame.data(), a, fields.opcode, payload);
+  for (size_t i = 0; i + kBytesOfPacket <= size; i += kBytesOfPacket) {
+    const std::vector<uint8_t> frame =
+        packet_of(std::span<const uint8_t, kBytesOfPacket>(data + i, kBytesOfPacket));
+    if (frame.empty()) continue;
     append_pcapng_packet(out, 0, {},
                          {CaptureDirection::kIn, Time::from_ps(static_cast<int64_t>(i)),
                           Time::never(), frame, static_cast<uint32_t>(frame.size())});

@@ -125,6 +125,7 @@ void FedOperations::fed(Time now, const FedOperation& fed) {
 
 void FedOperations::take(Time now, const FedOperation& fed) {
   if (lost()) return;
+  if (end_) return lose(now, "the feed ended, and another one tells more");
   if (const std::string what = wrong(fed); !what.empty()) return lose(now, what);
   hand_over(now);
 }

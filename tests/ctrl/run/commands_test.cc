@@ -1,7 +1,10 @@
 // Live commands as text, to and fro, and what is said about those that make no sense.
 #include "ctrl/run/commands_text.h"
 
+#include <random>
+
 #include "tests/ctrl/run/simulate_rig.h"
+#include "tests/fuzz/commands_drive.h"
 
 namespace understudy {
 namespace {
@@ -89,6 +92,45 @@ TEST(Commands, WhatMakesNoSenseIsNamed) {
   EXPECT_NE(why("node w0 storm 1ms quanta 0").find("no number from 1 to 65535"), std::string::npos);
   EXPECT_NE(why("traffic incats stop").find("did you mean \"incast\""), std::string::npos);
   EXPECT_NE(why("traffic incast").find("neither start nor stop"), std::string::npos);
+}
+
+/// Commands of which some words are others'; tests/fuzz/commands_drive.h says what must hold.
+TEST(Commands, OtherWordsAreRefusedOrReadBack) {
+  const std::vector<std::vector<std::string>> whole = {
+      {"at", "20ms", "link", "gpu", "rate", "50Mbit/s", "latency", "2us", "loss", "0.001"},
+      {"link", "w0", "-", "switch0", "down", "3us"},
+      {"link", "*", "->", "switch0", "rate", "unlimited"},
+      {"node", "w0", "pause", "1us"},
+      {"node", "w1", "nic", "0", "down", "1us"},
+      {"node", "w0", "nic", "0", "storm", "1500ns", "priority", "3", "quanta", "100"},
+      {"traffic", "an", "incast", "stop"},
+      {"traffic", "2", "start"},
+      {"switch", "switch0", "up"}};
+  std::mt19937_64 random(28);
+  const auto any = [&](const auto& all) { return all[random() % all.size()]; };
+  size_t commands = 0;
+  for (int round = 0; round < 30000; ++round) {
+    std::vector<std::string> words = any(whole);
+    for (uint64_t changes = random() % 3; changes > 0 && !words.empty(); --changes) {
+      const auto at = words.begin() + static_cast<ptrdiff_t>(random() % words.size());
+      const std::string other = any(any(whole));
+      switch (random() % 3) {
+        case 0:
+          *at = other;
+          break;
+        case 1:
+          words.insert(at, other);
+          break;
+        default:
+          words.erase(at);
+      }
+    }
+    std::string text;
+    for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
+    commands += drive_command(text) ? 1 : 0;
+  }
+  EXPECT_GT(commands, 10000U);
+  EXPECT_LT(commands, 25000U);
 }
 
 }  // namespace

@@ -412,7 +412,9 @@ Task<> VirtualJob::use_gin(Program* program, nccl_rank::Communicator* comm) {
 }
 
 void VirtualJob::tell() {
-  if (!options_.plugin || plugin_ != nullptr) return;
+  if (!options_.plugin || told_ > round_) return;
+  told_ = round_ + 1;
+  if (plugin_ != nullptr) plugin_->on_closed(control_->now());
   std::ifstream in(job_.join->file, std::ios::binary);
   const std::string content{std::istreambuf_iterator<char>(in), {}};
   plugin_ = runner_->feed_peer(0);

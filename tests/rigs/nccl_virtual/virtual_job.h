@@ -51,7 +51,8 @@ class VirtualJob {
     std::function<void(Config&)> other_config;
     std::function<void(JobConfig&)> mistake;  ///< what else reference ranks take for their job
     std::string feed;                         ///< the same, of records of operations that are fed
-    /// What the first node's profiler plugin tells before the first operation, as bytes of its feed.
+    /// What the first node's profiler plugin tells before the first operation of each communicator, as
+    /// bytes of its feed: each is of another process, and that the one before has ended comes then.
     std::function<std::vector<uint8_t>(const NcclUniqueId& id)> plugin;
     /// An ncclCommSplit of all ranks, or an ncclCommShrink, before the first operation. The children
     /// that the configuration's jobs are of carry out these.
@@ -194,6 +195,7 @@ class VirtualJob {
   std::unique_ptr<JobRunner> runner_;
   std::unique_ptr<MemoryPeers> peers_;
   std::unique_ptr<FeedPeer> plugin_;
+  size_t told_ = 0;  ///< communicators of which a plugin has told
   std::unique_ptr<NcclJobs> jobs_;
   std::deque<RmaNode> rma_nodes_;
   std::deque<RmaProxy> proxies_;
