@@ -83,6 +83,9 @@ class Watch(PairOnCable):
         self.environment["UNDERSTUDY_SOFT_NIC_VLAN"] = "100"  # the kernel takes tags out of frames
         self.pair("ib_write_bw", "-F", "-x", "0", "-n", "50", "-s", "65536")
         self.assert_confined(watching.pid)
+        while "; 2 connections; " not in self.seen[-1]:  # said while it goes on
+            self.seen.append(watching.stdout.readline())
+            self.assertNotEqual(self.seen[-1], "")
         watching.send_signal(signal.SIGINT)
         said, _ = self.ended(watching, 0)
         self.assertIn(f"{PORT}: live, ", said)

@@ -113,7 +113,8 @@ bool DataPhase::advance() {
       }
     }
   }
-  for (uint32_t c = 0; c < count; ++c) {
+  if (left_ == 0) stop_();
+  for (uint32_t c = 0; c < count && left_ != 0; ++c) {
     // One primitive: all its connections or none; the first of them stands for it.
     const auto together = [&](uint32_t d) {
       return d == c || (all[c].joint != 0 && all[d].joint == all[c].joint);
@@ -126,9 +127,15 @@ bool DataPhase::advance() {
     for (uint32_t d = c; d < count; ++d) {
       if (together(d)) do_next(d);
     }
+    if (left_) --*left_;
     any = true;
   }
   return any;
+}
+
+void DataPhase::stop_after(uint64_t primitives, std::function<void()> then) {
+  left_ = primitives;
+  stop_ = std::move(then);
 }
 
 std::string DataPhase::standing() const {

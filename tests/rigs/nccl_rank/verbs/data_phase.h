@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,9 @@ class DataPhase {
   /// Does all that can be done now; true if anything was. Throws Refused: what comes is none of the
   /// schedule's.
   bool advance();
+  /// Once it has done so many primitives and sent what they send, advance() calls `then` and does no
+  /// more.
+  void stop_after(uint64_t primitives, std::function<void()> then);
   std::string standing() const;
 
  private:
@@ -49,6 +53,8 @@ class DataPhase {
   const RankSchedule& schedule_;
   Values* values_;
   std::vector<Side> sides_;
+  std::optional<uint64_t> left_;  ///< primitives until stop_
+  std::function<void()> stop_;
 };
 
 /// Until all are over. `poll`: looks for what has come, true if something has. `beside` is called

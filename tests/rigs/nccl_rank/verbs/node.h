@@ -389,7 +389,6 @@ class Node {
     for (const Stage& child : children_) {
       for (const Player& player : child.players) any = player.adapter->poll() || any;
     }
-    if (any) break_off();
     return any;
   }
 
@@ -426,6 +425,8 @@ class Node {
           *parts.back(),
           [&](const Connection& c) -> DataConnection& { return find(stage, player, c); },
           values.back().get()));
+      if (number_ > 0 || (operation_ != options_.abort && operation_ != options_.stop)) continue;
+      phases.back()->stop_after(kPrimitivesBefore, [this] { break_off(); });
     }
     return running;
   }
@@ -462,10 +463,8 @@ class Node {
     return wrong;
   }
 
-  /// In the middle of an operation, if that is asked for.
-  void break_off() {
-    if (number_ > 0 || (operation_ != options_.abort && operation_ != options_.stop)) return;
-    if (++moves_ < kMovesBefore) return;
+  /// In the middle of an operation.
+  void break_off() const {
     if (operation_ == options_.abort) throw Aborted();
     stand_still("in operation " + std::to_string(operation_));
   }
@@ -497,15 +496,14 @@ class Node {
 
   /// Elements between two ranks, more than enough for all of their channels.
   static constexpr uint64_t kAllChannels = uint64_t{1} << 28;
-  /// Times that something has come, before an operation is broken off.
-  static constexpr unsigned kMovesBefore = 5;
+  /// Of each rank, before an operation is broken off.
+  static constexpr uint64_t kPrimitivesBefore = 5;
 
   const Config& config_;
   const JobConfig& job_;
   const Options& options_;
   const unsigned number_;
   unsigned operation_ = 0;  ///< from 1 on
-  unsigned moves_ = 0;      ///< in the one that is broken off
   World world_;
   NcclUniqueId id_;
   SocketNetwork network_;
