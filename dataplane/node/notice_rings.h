@@ -36,18 +36,10 @@ class NoticeRings {
   /// Takes the oldest one, if there is one: `take(notice, bytes)`.
   template <typename Take>
   bool take(Take&& take) {
-    ByteRing* oldest = nullptr;
-    uint64_t number = 0;
-    for (const auto& ring : rings_) {
-      const auto record = ring->front();
-      if (record.data() == nullptr) continue;
-      Notice notice;
-      std::memcpy(&notice, record.data(), sizeof notice);
-      if (oldest != nullptr && notice.number > number) continue;
-      oldest = ring.get();
-      number = notice.number;
-    }
-    return oldest != nullptr && pop_notice(*oldest, take);
+    // An older one may have come to a ring that had been looked at already. Whoever has seen a
+    // number sees all that were told before it.
+    if (oldest() == nullptr) return false;
+    return pop_notice(*oldest(), take);
   }
 
  private:
@@ -56,6 +48,21 @@ class NoticeRings {
   bool push(size_t ring, Notice& notice, std::span<const uint8_t> bytes) {
     notice.number = next_++;
     return push_notice(*rings_[ring], notice, bytes);
+  }
+
+  ByteRing* oldest() const {
+    ByteRing* found = nullptr;
+    uint64_t number = 0;
+    for (const auto& ring : rings_) {
+      const auto record = ring->front();
+      if (record.data() == nullptr) continue;
+      Notice notice;
+      std::memcpy(&notice, record.data(), sizeof notice);
+      if (found != nullptr && notice.number > number) continue;
+      found = ring.get();
+      number = notice.number;
+    }
+    return found;
   }
 
   std::vector<std::unique_ptr<ByteRing>> rings_;  ///< endpoints', then one of each port

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
+
 namespace understudy {
 namespace {
 
@@ -58,6 +61,31 @@ TEST(NoticeRings, AFloodTakesNoRoomFromOthers) {
   EXPECT_EQ(all.size(), flooded + 2);
   EXPECT_EQ(all[flooded], 2u);
   EXPECT_TRUE(rings.tell_from(0, of(1), mad)) << "there is room again";
+}
+
+/// Two notices at a time come to empty rings that control looks at, the older one to the ring that
+/// it looks at first.
+TEST(NoticeRings, TheOrderIsTheShardsWhileItGoesOn) {
+  constexpr Qpn kAll = 20'000;
+  NoticeRings rings(3);
+  std::atomic<Qpn> heard = 0;
+  std::thread shard([&] {
+    for (Qpn qpn = 1; qpn < kAll; qpn += 2) {
+      rings.tell(of(qpn), {});
+      rings.tell_from(2, of(qpn + 1), {});
+      while (heard.load() < qpn + 1) std::this_thread::yield();
+    }
+  });
+  size_t wrong = 0;
+  while (heard.load() < kAll) {
+    const bool any = rings.take([&](const Notice& n, std::span<const uint8_t>) {
+      wrong += n.qpn == heard.load() + 1 ? 0 : 1;
+      ++heard;
+    });
+    if (!any) std::this_thread::yield();
+  }
+  shard.join();
+  EXPECT_EQ(wrong, 0U);
 }
 
 }  // namespace
