@@ -149,6 +149,7 @@ Result<ServiceEndpoints::Made*> ServiceEndpoints::reserve(NodeId node, uint64_t 
                                                           const EndpointRequest& request) {
   TRY(leave_others_their_share(port));
   auto made = std::make_unique<Made>();
+  made->connection = connection;
   made->control = controls_[port];
   made->port = static_cast<uint32_t>(port);
   made->qpn = made->control->take_qpn();
@@ -282,6 +283,9 @@ void ServiceEndpoints::connect(Made& made, const QpConfig& config, const Endpoin
       made.endpoint = std::make_unique<MemoryTarget>();
       break;
   }
+  if (made.traffic != nullptr || made.pipe != nullptr) {
+    watched_.emplace(std::pair(made.connection, made.qpn), &made);
+  }
   const bool contents = region_kind(request) == RegionKind::kBacked;
   const auto prepare = [&](Qp& fresh) {
     fresh.responder().set_endless_receives();
@@ -303,12 +307,12 @@ void ServiceEndpoints::start(const EndpointStart& start) {
 
 std::vector<ServiceEndpoints::EndedTraffic> ServiceEndpoints::take_ended_traffic() {
   std::vector<EndedTraffic> ended;
-  for (auto& [connection, made] : made_) {
+  for (const auto& [name, made] : watched_) {
     const TrafficProgress* traffic = made->traffic.get();
     if (traffic == nullptr || made->told || !traffic->ended.load(std::memory_order_acquire))
       continue;
     made->told = true;
-    ended.push_back({connection,
+    ended.push_back({made->connection,
                      {made->qpn, traffic->completed, traffic->first, traffic->last, traffic->status,
                       traffic->wrong}});
   }
@@ -322,16 +326,17 @@ void ServiceEndpoints::modify(uint64_t connection, QpState state) {
 
 std::vector<ServiceEndpoints::Heard> ServiceEndpoints::take_heard(const ShardControl& control) {
   std::vector<Heard> heard;
-  for (auto& [connection, made] : made_) {
+  for (const auto& [name, made] : watched_) {
     if (made->pipe == nullptr || made->control != &control) continue;
     MessagePipe::Message message;
     while (made->pipe->from_client().pop(message)) {
-      heard.push_back(
-          {connection, {message.bytes.begin(), message.bytes.begin() + message.length}, false});
+      heard.push_back({made->connection,
+                       {message.bytes.begin(), message.bytes.begin() + message.length},
+                       false});
     }
     if (made->pipe->failed() && !made->told) {
       made->told = true;
-      heard.push_back({connection, {}, true});
+      heard.push_back({made->connection, {}, true});
     }
   }
   return heard;
@@ -363,6 +368,7 @@ void ServiceEndpoints::remove(uint64_t connection) {
   for (auto it = first; it != last; ++it) {
     // The endpoint lives until the shard has let go of its queue pair.
     std::shared_ptr<Made> made(std::move(it->second));
+    watched_.erase({connection, made->qpn});
     --held_[made->port];
     const auto let_go = [made] { made->control->remove_region(made->region.index); };
     if (!made->connected) {

@@ -2,8 +2,10 @@
 // shard, and taken away when its connection ends.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "ctrl/config/config.h"
@@ -62,6 +64,7 @@ class ServiceEndpoints {
 
  private:
   struct Made {
+    uint64_t connection = 0;
     ShardControl* control = nullptr;
     uint32_t port = 0;
     Qpn qpn = 0;
@@ -93,6 +96,8 @@ class ServiceEndpoints {
   const Topology* topology_;
   std::vector<size_t> held_;                                       ///< by port, connections
   std::unordered_multimap<uint64_t, std::unique_ptr<Made>> made_;  ///< by connection
+  /// Those with traffic or a pipe, which are looked at each turn: few of many thousands.
+  std::map<std::pair<uint64_t, Qpn>, Made*> watched_;
 };
 
 }  // namespace understudy
