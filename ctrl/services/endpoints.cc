@@ -113,7 +113,7 @@ Result<EndpointReady> ServiceEndpoints::create(NodeId node, uint64_t connection,
     made->connected = true;
     made->control->add_datagram_qp(datagram_qp(node, port, made->qpn, request));
   } else if (!request.reserve) {
-    connect(*made, qp_config(node, port, made->qpn, request), request,
+    connect(connection, *made, qp_config(node, port, made->qpn, request), request,
             make_qp_control(config_, topology_, request.sender, node, config_.ports[port].nic,
                             config_.ports[port], request.mtu));
   }
@@ -149,7 +149,6 @@ Result<ServiceEndpoints::Made*> ServiceEndpoints::reserve(NodeId node, uint64_t 
                                                           const EndpointRequest& request) {
   TRY(leave_others_their_share(port));
   auto made = std::make_unique<Made>();
-  made->connection = connection;
   made->control = controls_[port];
   made->port = static_cast<uint32_t>(port);
   made->qpn = made->control->take_qpn();
@@ -224,8 +223,8 @@ RoceAddressing ServiceEndpoints::addressing(NodeId node, size_t port, Qpn qpn,
   return a;
 }
 
-void ServiceEndpoints::connect(Made& made, const QpConfig& config, const EndpointRequest& request,
-                               std::unique_ptr<QpControl> control) {
+void ServiceEndpoints::connect(uint64_t connection, Made& made, const QpConfig& config,
+                               const EndpointRequest& request, std::unique_ptr<QpControl> control) {
   made.connected = true;
   const ExposedRegion& region = made.region;
   // Endpoints that speak first are told their queue pair.
@@ -284,7 +283,7 @@ void ServiceEndpoints::connect(Made& made, const QpConfig& config, const Endpoin
       break;
   }
   if (made.traffic != nullptr || made.pipe != nullptr) {
-    watched_.emplace(std::pair(made.connection, made.qpn), &made);
+    watched_.emplace(std::pair(connection, made.qpn), &made);
   }
   const bool contents = region_kind(request) == RegionKind::kBacked;
   const auto prepare = [&](Qp& fresh) {
@@ -312,7 +311,7 @@ std::vector<ServiceEndpoints::EndedTraffic> ServiceEndpoints::take_ended_traffic
     if (traffic == nullptr || made->told || !traffic->ended.load(std::memory_order_acquire))
       continue;
     made->told = true;
-    ended.push_back({made->connection,
+    ended.push_back({name.first,
                      {made->qpn, traffic->completed, traffic->first, traffic->last, traffic->status,
                       traffic->wrong}});
   }
@@ -330,13 +329,12 @@ std::vector<ServiceEndpoints::Heard> ServiceEndpoints::take_heard(const ShardCon
     if (made->pipe == nullptr || made->control != &control) continue;
     MessagePipe::Message message;
     while (made->pipe->from_client().pop(message)) {
-      heard.push_back({made->connection,
-                       {message.bytes.begin(), message.bytes.begin() + message.length},
-                       false});
+      heard.push_back(
+          {name.first, {message.bytes.begin(), message.bytes.begin() + message.length}, false});
     }
     if (made->pipe->failed() && !made->told) {
       made->told = true;
-      heard.push_back({made->connection, {}, true});
+      heard.push_back({name.first, {}, true});
     }
   }
   return heard;

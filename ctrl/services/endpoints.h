@@ -64,7 +64,6 @@ class ServiceEndpoints {
 
  private:
   struct Made {
-    uint64_t connection = 0;
     ShardControl* control = nullptr;
     uint32_t port = 0;
     Qpn qpn = 0;
@@ -84,8 +83,8 @@ class ServiceEndpoints {
   Result<Made*> reserve(NodeId node, uint64_t connection, size_t port,
                         const EndpointRequest& request);
   Made* reserved(uint64_t connection, Qpn qpn);
-  void connect(Made& made, const QpConfig& config, const EndpointRequest& request,
-               std::unique_ptr<QpControl> control);
+  void connect(uint64_t connection, Made& made, const QpConfig& config,
+               const EndpointRequest& request, std::unique_ptr<QpControl> control);
   DatagramQp datagram_qp(NodeId node, size_t port, Qpn qpn, const EndpointRequest& request) const;
   RoceAddressing addressing(NodeId node, size_t port, Qpn qpn,
                             const EndpointRequest& request) const;
