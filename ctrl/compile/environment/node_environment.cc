@@ -106,7 +106,7 @@ class Settings {
     if (nics_.size() > 1) {
       add("NCCL_CROSS_NIC", "1",
           "each rank takes the NIC next to its GPU, whatever NIC the other end has");
-    } else if (since(30)) {
+    } else if (since(29)) {
       add("NCCL_CROSS_NIC", "1",
           "with one NIC rings do not change, and with 0 there is no RMA proxy");
     } else {

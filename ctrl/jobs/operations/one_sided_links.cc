@@ -184,7 +184,8 @@ void OneSidedLinks::remove(const NcclConnector& connector) {
     for (const Registered& one : all->second) {
       if (one.shares) continue;
       regions.push_back(one.region.index);
-      if (one.region.bytes != nullptr) kept_bytes_ -= one.memory.bytes;
+      const bool window = one.memory.use == NcclHost::OneSidedUse::kWindow;
+      if (window && one.region.bytes != nullptr) kept_bytes_ -= one.memory.bytes;
     }
     registered_.erase(all);
   }
@@ -244,7 +245,8 @@ Result<NcclHost::MemoryKey> OneSidedLinks::expose(NodeId node, NcclHost::OneSide
     return NcclHost::MemoryKey{region.va, region.rkey};
   }
   const bool kept = window ? settings_.exact && told : memory.use != Use::kLocal;
-  if (kept && memory.bytes > kMostWindowBytes - kept_bytes_) {
+  // Signals take memory where they are used only.
+  if (window && kept && memory.bytes > kMostWindowBytes - kept_bytes_) {
     return fail("payload = \"exact\" keeps the contents of all emulated ranks' windows, up to " +
                 std::to_string(kMostWindowBytes) +
                 " bytes together; payload = \"synthetic\" keeps none");
@@ -252,7 +254,7 @@ Result<NcclHost::MemoryKey> OneSidedLinks::expose(NodeId node, NcclHost::OneSide
   const ExposedRegion region = TRY(control_.add_region(
       node, memory.bytes, kMemoryAccess, kept ? RegionKind::kBacked : RegionKind::kDiscard));
   all.push_back({memory, region, {}, false, false});
-  if (region.bytes != nullptr) kept_bytes_ += memory.bytes;
+  if (window && region.bytes != nullptr) kept_bytes_ += memory.bytes;
   if (window) ++windows_;
   if (window && kept) fill(all.back());
   return NcclHost::MemoryKey{region.va, region.rkey};

@@ -104,7 +104,7 @@ class OneSidedLinks {
   std::map<std::pair<Rank, uint32_t>, std::weak_ptr<Mesh>> meshes_;  ///< by rank and channel
   std::map<Rank, std::vector<Registered>> registered_;
   uint64_t windows_ = 0;
-  uint64_t kept_bytes_ = 0;  ///< of memory with contents
+  uint64_t kept_bytes_ = 0;  ///< of windows with contents
 };
 
 }  // namespace understudy

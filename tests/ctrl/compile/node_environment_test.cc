@@ -318,7 +318,7 @@ TEST(NodeEnvironment, TakesTheSoftNicWhereNoOtherDeviceIs) {
 /// NCCL_CROSS_NIC=0 takes the RMA proxy away (docs/nccl 3.16); GIN is not played.
 TEST(NodeEnvironment, LeavesTheRmaProxyAndKeepsFromGin) {
   for (const auto& [release, cross_nic, gin] :
-       {std::tuple{"2.28", "0", false}, {"2.29", "0", true}, {"2.30", "1", true}}) {
+       {std::tuple{"2.28", "0", false}, {"2.29", "1", true}, {"2.30", "1", true}}) {
     const auto config = load_config_text(
         with(std::string(kRealFirst) + "nccl = \"" + release + "\"\njoin = { file = \"uid\" }"),
         "join.toml");

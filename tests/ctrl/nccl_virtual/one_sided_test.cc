@@ -27,8 +27,10 @@ void play_one_sided(const Run& run, uint32_t minor) {
   const Config config = config_of_case(c, text_of(c, minor, "file = \"" + id.path() + "\""));
   VirtualJob::Options options;
   options.capture = capture.path();
-  options.one_sided = [run](RealRank& rank, RmaProxy& proxy, RmaAdapter&) {
-    return rma_program(rank, proxy, run.exact);
+  // How large windows are is told from 2.30.7 on; without it contents are not kept.
+  const bool kept = run.exact && minor >= 30;
+  options.one_sided = [kept](RealRank& rank, RmaProxy& proxy, RmaAdapter&) {
+    return rma_program(rank, proxy, kept);
   };
   VirtualJob job(config, options);
   ASSERT_EQ(job.run(), "");
@@ -59,6 +61,15 @@ TEST(NcclOneSided, GathersPutsSignalsAndGets) {
     if (testing::Test::HasFailure()) return;
   }
   play_one_sided({3, 1, true}, 31);
+}
+
+/// In 2.29.7 the mesh comes with its ring, and nothing is told of windows.
+TEST(NcclOneSided, PutsAndSignalsOf229) {
+  for (const uint32_t ranks : {2U, 4U, 7U}) {
+    play_one_sided({ranks, ranks / 2, true}, 29);
+    if (testing::Test::HasFailure()) return;
+  }
+  play_one_sided({4, 3, false}, 29);
 }
 
 /// Without contents windows read as zeros.
@@ -138,15 +149,64 @@ TEST(NcclOneSided, GinOf228) {
   play_gin({.ranks = 3, .real = 0, .exact = false, .window_first = true, .rma = false}, 28);
 }
 
+/// 2.29.7 makes a ring and a mesh of each context at the same listeners; memory is told of over the
+/// first ring.
+TEST(NcclOneSided, GinOf229) {
+  for (const uint32_t ranks : {2U, 5U}) {
+    play_gin({.ranks = ranks, .real = ranks / 2, .contexts = 4}, 29);
+    if (testing::Test::HasFailure()) return;
+  }
+  play_gin({.ranks = 3, .real = 0, .exact = false, .rma = false, .contexts = 2}, 29);
+}
+
+TEST(NcclOneSided, GinOf229AfterAWindow) {
+  play_gin({.ranks = 4, .real = 1, .window_first = true, .contexts = 3}, 29);
+  play_gin({.ranks = 4, .real = 2, .window_first = true, .rma = false, .contexts = 4}, 29);
+}
+
+/// A signal behind the last one, or with a key that nobody has, ends its queue pair.
+TEST(NcclOneSided, SignalsOutOfBoundsAreRefused) {
+  const auto play = [](uint32_t minor, uint64_t behind, uint32_t key) {
+    SCOPED_TRACE("2." + std::to_string(minor) + ", " + std::to_string(behind) + " behind, key " +
+                 std::to_string(key));
+    Case c;
+    const ScratchFile id("id");
+    VirtualJob::Options options;
+    bool through = false;
+    options.one_sided = [&through, behind, key](RealRank&, RmaProxy& proxy, RmaAdapter&) {
+      struct Signals {
+        static Task<> one(RmaProxy* proxy, bool* through, uint64_t behind, uint32_t key) {
+          RmaProxy::Window* const window = co_await proxy->register_window(4096);
+          co_await proxy->put_signal(window, 64, 100, 1);
+          co_await proxy->wait_signal(1);
+          co_await proxy->refused_signal(2, behind, key);
+          *through = true;
+        }
+      };
+      return Signals::one(&proxy, &through, behind, key);
+    };
+    VirtualJob job(config_of_case(c, text_of(c, minor, "file = \"" + id.path() + "\"")), options);
+    const std::string missing = job.run();
+    EXPECT_TRUE(through) << missing;
+  };
+  for (const uint32_t minor : {29U, 30U}) {
+    play(minor, 8, 0);
+    play(minor, 0, 0x100);
+  }
+}
+
 /// What is said of a job whose real rank registers a window, and when the run was given up.
-std::vector<std::string> said_of(uint32_t minor, const Case& c, int stops_before) {
+std::vector<std::string> said_of(uint32_t minor, const Case& c, int stops_before,
+                                 int contexts = 1) {
   const ScratchFile id("id");
   VirtualJob::Options options;
-  options.one_sided = [stops_before](RealRank&, RmaProxy& proxy, RmaAdapter&) -> Task<> {
+  options.one_sided = [stops_before, contexts](RealRank&, RmaProxy& proxy,
+                                               RmaAdapter&) -> Task<> {
     struct Registers {
       static Task<> one(RmaProxy* proxy) { co_await proxy->register_window(4096); }
     };
     proxy.stop_before(stops_before);
+    proxy.set_contexts(contexts);
     return Registers::one(&proxy);
   };
   VirtualJob job(config_of_case(c, text_of(c, minor, "file = \"" + id.path() + "\"")), options);
@@ -154,12 +214,10 @@ std::vector<std::string> said_of(uint32_t minor, const Case& c, int stops_before
   return job.said();
 }
 
-TEST(NcclOneSided, OtherReleasesAreRefusedByName) {
-  const auto said = said_of(29, {}, -1);
-  EXPECT_EQ(
-      times_said(said,
-                 "emulated ranks take part with NCCL 2.28 (GIN) and from 2.30.7 on, not with 2.29"),
-      1u);
+/// In 2.29.7 nothing tells signals of a second context from a window.
+TEST(NcclOneSided, SeveralContextsOf229AreRefusedByName) {
+  const auto said = said_of(29, {}, -1, 2);
+  EXPECT_EQ(times_said(said, "registers memory 3 times with its first window, not 2"), 1u);
 }
 
 TEST(NcclOneSided, SeveralRealRanksAreRefusedByName) {
@@ -167,14 +225,18 @@ TEST(NcclOneSided, SeveralRealRanksAreRefusedByName) {
   c.reals = {0, 2};
   const auto said = said_of(30, c, -1);
   EXPECT_EQ(times_said(said, "where one rank of the communicator is real, here 2 are"), 1u);
+  const auto earlier = said_of(29, c, -1);
+  EXPECT_EQ(times_said(earlier, "where 2 ranks of the communicator are real"), 1u);
 }
 
 /// A real rank that hangs is not waited for in silence.
 TEST(NcclOneSided, ARankThatHangsInTheSetUpIsNamed) {
-  const auto said = said_of(30, {}, 2);
-  std::string all;
-  for (const std::string& line : said) all += line + "\n";
-  EXPECT_EQ(times_said(said, "one-sided connections with rank 0: 2 of 4 barriers"), 1u) << all;
+  for (const uint32_t minor : {29U, 30U}) {
+    const auto said = said_of(minor, {}, 2);
+    std::string all;
+    for (const std::string& line : said) all += line + "\n";
+    EXPECT_EQ(times_said(said, "one-sided connections with rank 0: 2 of 4 barriers"), 1u) << all;
+  }
 }
 
 }  // namespace

@@ -1,137 +1,11 @@
 // Emulated ranks in the set-up of one-sided connections: what they answer step by step, and what
-// they refuse with a sentence (docs/nccl 3.16).
-#include "ctrl/peers/nccl/transport/one_sided.h"
-
-#include <gtest/gtest.h>
-
-#include <algorithm>
-
-#include "ctrl/peers/nccl/bootstrap/bytes.h"
+// they refuse with a sentence (docs/nccl 3.16). Of NCCL from 2.30.7 on.
+#include "tests/ctrl/peers/one_sided_rig.h"
 
 namespace understudy {
 namespace {
 
-using Bytes = std::vector<uint8_t>;
-using Use = NcclHost::OneSidedUse;
-
-const SocketAddress kReal{IpAddress::v4(0x0a090001), 4000}, kMesh{IpAddress::v4(0x0a090001), 4001};
-
-testing::AssertionResult says(const std::string& text, const std::string& words) {
-  if (text.find(words) != std::string::npos) return testing::AssertionSuccess();
-  return testing::AssertionFailure() << "\"" << words << "\" is not in \"" << text << "\"";
-}
-
-Bytes handle(const SocketAddress& at) {
-  Bytes bytes(128);
-  put_nccl_address(bytes, 0, at);
-  put_nccl_u64(bytes, 32, kNcclNetMagic);
-  return bytes;
-}
-
-class Host final : public NcclHost, public OneSidedUser {
- public:
-  Result<SocketAddress> listen(uint32_t, ListenerId) override { return kReal; }
-  ListenerId new_listener() override { return 1; }
-  void stop_listening(ListenerId) override {}
-  void dial(uint32_t, const SocketAddress&, StreamId) override {}
-  StreamId new_stream() override { return 1; }
-  void send(StreamId, std::span<const uint8_t>) override {}
-  void close(StreamId) override {}
-  Result<SocketAddress> expect(const NcclConnector& connector) override {
-    expected.push_back(connector);
-    return SocketAddress{IpAddress::v4(0x0a090100 + connector.emulated), next_port_++};
-  }
-  Result<void> expect_behind(const NcclConnector& connector, const NcclConnector& before) override {
-    behind.emplace_back(connector, before);
-    return {};
-  }
-  void connect(const NcclConnector& connector, const SocketAddress& at, uint64_t) override {
-    called.emplace_back(connector, at);
-  }
-  void disconnect(const NcclConnector& connector) override { gone.push_back(connector); }
-  void relay(const NcclConnector&, std::span<const uint8_t> bytes) override {
-    relayed.emplace_back(bytes.begin(), bytes.end());
-  }
-  Result<MemoryKey> expose(const OneSidedMemory& memory) override {
-    memories.push_back(memory);
-    return MemoryKey{uint64_t{memory.emulated} << 32 | memory.registration, memory.emulated + 7};
-  }
-  void exposed(const OneSidedMemory&, const MemoryKey& real) override { reals.push_back(real); }
-  void say(const std::string&) override {}
-  void one_sided_failed(const std::string& why) override {
-    if (failure.empty()) failure = why;
-  }
-
-  std::vector<NcclConnector> expected;
-  std::vector<std::pair<NcclConnector, SocketAddress>> called;
-  std::vector<Bytes> relayed;
-  std::vector<OneSidedMemory> memories;
-  std::vector<MemoryKey> reals;
-  std::string failure;
-  std::vector<NcclConnector> gone;
-  std::vector<std::pair<NcclConnector, NcclConnector>> behind;  ///< with whom it waits for
-
- private:
-  uint16_t next_port_ = 9000;
-};
-
-/// Four ranks, of which number 1 is real.
-struct Rig {
-  static constexpr uint32_t kRanks = 4, kTheReal = 1;
-  explicit Rig(uint32_t also_real = kTheReal) {
-    for (uint32_t r = 0; r < kRanks; ++r) {
-      members.push_back({r, r == kTheReal || r == also_real, r, 0, 1, r});
-    }
-  }
-  const BootstrapLayout& layout(uint32_t minor) { return *layouts_of({minor}).back(); }
-  void gather(OneSided::Gather expected, const Bytes& slice, uint32_t minor = 30) {
-    const auto kind = set_up.next(layout(minor), static_cast<uint32_t>(slice.size()));
-    EXPECT_EQ(kind, expected);
-    handles.clear();
-    if (kind == OneSided::Gather::kHandles) {
-      for (uint32_t r = 0; r < kRanks; ++r) {
-        if (r == kTheReal) continue;
-        set_up.append_handle(r, handles.emplace_back());
-      }
-    }
-    if (kind == OneSided::Gather::kNone) {
-      set_up.look_at_other(layout(minor), kTheReal, slice);
-    } else {
-      set_up.came(kind, kTheReal, slice);
-    }
-  }
-  static Bytes segments(uint64_t bytes) {
-    Bytes slice(16);
-    put_nccl_u32(slice, 0, 1);
-    put_nccl_u64(slice, 8, bytes);
-    return slice;
-  }
-  /// Up to the ring.
-  void begin() {
-    gather(OneSided::Gather::kSegments, segments(1 << 20));
-    gather(OneSided::Gather::kCount, {1, 0, 0, 0});
-    gather(OneSided::Gather::kHandles, handle(kReal));
-    for (const NcclConnector& c : host.expected) EXPECT_TRUE(set_up.ready(c));
-    for (const auto& [c, at] : host.called) EXPECT_TRUE(set_up.ready(c));
-  }
-  void all_stand() {
-    for (const NcclConnector& c : host.expected) set_up.ready(c);
-    for (const auto& [c, at] : host.called) set_up.ready(c);
-  }
-  NcclConnector in() const { return host.expected.front(); }
-  /// An all-gather over the ring: ours come back, as the real rank hands them on.
-  void ring(const Bytes& own) {
-    host.relayed.clear();
-    set_up.relayed(in(), own);
-    const std::vector<Bytes> ours = host.relayed;
-    for (size_t i = 0; i + 1 < ours.size(); ++i) set_up.relayed(in(), ours[i]);
-  }
-
-  std::vector<NcclMember> members;
-  Host host;
-  OneSided set_up{0, members, host, host};
-  std::vector<Bytes> handles;
-};
+using namespace one_sided_rig;
 
 TEST(OneSided, SetUpInTheOrderOfTheRealRank) {
   Rig rig;
@@ -232,11 +106,14 @@ TEST(OneSided, SeveralContexts) {
 TEST(OneSided, OtherReleasesAreRefusedByName) {
   {
     Rig rig;
-    rig.gather(OneSided::Gather::kNone, {1, 0, 0, 0}, 29);
+    const BootstrapLayout& early = *layouts_of({29}).front();
+    EXPECT_EQ(rig.set_up.next(early, 4), OneSided::Gather::kNone);
+    rig.set_up.look_at_other(early, Rig::kTheReal, {});
     EXPECT_EQ(rig.host.failure, "");
-    rig.gather(OneSided::Gather::kNone, handle(kReal), 29);
+    EXPECT_EQ(rig.set_up.next(early, 128), OneSided::Gather::kNone);
+    rig.set_up.look_at_other(early, Rig::kTheReal, handle(kReal));
     EXPECT_TRUE(says(rig.host.failure, "rank 1 makes connections for one-sided operations"));
-    EXPECT_TRUE(says(rig.host.failure, "not with 2.29"));
+    EXPECT_TRUE(says(rig.host.failure, "not with 2.29.2 to 2.29.3"));
     EXPECT_TRUE(says(rig.host.failure, "NCCL_WIN_ENABLE=0"));
   }
   // 2.30.3 and 2.30.4 tell no sizes.
@@ -338,48 +215,6 @@ TEST(OneSided, GinConnects) {
   rig.all_stand();
   rig.set_up.relayed(in, Bytes(8, 1));
   EXPECT_TRUE(says(rig.host.failure, "where NCCL's RMA proxy has others"));
-}
-
-/// 2.28: no all-gather of how many; the mesh follows at the ring's listeners.
-TEST(OneSided, GinAtOnce) {
-  Rig rig;
-  rig.gather(OneSided::Gather::kNone, {1, 0, 0, 0}, 28);
-  rig.gather(OneSided::Gather::kHandles, handle(kReal), 28);
-  ASSERT_EQ(rig.host.expected.size(), 3u);
-  ASSERT_EQ(rig.host.behind.size(), 1u);
-  EXPECT_EQ(rig.host.behind[0].second.index, kOneSidedRing);
-  EXPECT_EQ(rig.host.behind[0].first.emulated, 2u);
-  for (const Bytes& one : rig.handles) EXPECT_GE(nccl_address(one, 0)->port, 9000);
-  NcclConnector in;
-  for (const NcclConnector& c : rig.host.expected) {
-    if (c.index == kOneSidedRing) in = c;
-  }
-  const auto over_ring = [&](const Bytes& own) {
-    rig.host.relayed.clear();
-    rig.set_up.relayed(in, own);
-    const std::vector<Bytes> ours = rig.host.relayed;
-    for (size_t i = 0; i + 1 < ours.size(); ++i) rig.set_up.relayed(in, ours[i]);
-  };
-  for (uint32_t barrier = 0; barrier < Rig::kRanks; ++barrier) {
-    rig.all_stand();
-    rig.set_up.ready(rig.host.behind[0].first);
-    over_ring(Bytes(4));
-    EXPECT_EQ(rig.host.called.back().second, kReal);
-  }
-  EXPECT_EQ(rig.host.called.size(), 4u);
-  const Use uses[] = {Use::kGinSignals, Use::kLocal, Use::kWindow, Use::kWindow};
-  const uint64_t sizes[] = {65536 * 8, 256 * 8 * 4, 0, 0};
-  for (size_t i = 0; i < 4; ++i) {
-    over_ring(Bytes(8, 1));
-    over_ring(Bytes(4, 1));
-    EXPECT_EQ(rig.host.memories.back().use, uses[i]);
-    EXPECT_EQ(rig.host.memories.back().bytes, sizes[i]);
-  }
-  EXPECT_FALSE(rig.set_up.under_way());
-  EXPECT_EQ(rig.host.failure, "");
-  rig.gather(OneSided::Gather::kHandles, handle(kReal), 28);
-  over_ring(handle(kMesh));
-  EXPECT_TRUE(says(rig.host.failure, "sends 128 bytes over the ring"));
 }
 
 /// GIN on the GPU tells of its keys without addresses.

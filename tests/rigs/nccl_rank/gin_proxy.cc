@@ -11,17 +11,17 @@ namespace {
 constexpr uint64_t kGinSignalBytes = 8;
 /// Descriptors for a peer: NCCL_NET_MAX_REQUESTS times NCCL_NET_IB_MAX_RECVS.
 constexpr uint64_t kQueue = uint64_t{32} * 8;
-/// NCCL_GIN_SIGNAL_POOL_SIZE of 2.28.
-constexpr uint64_t kPool = 64 << 10;
+/// NCCL_GIN_SIGNAL_POOL_SIZE of 2.28, of 2.29.
+constexpr uint64_t kPool28 = 64 << 10, kPool29 = 512 << 10;
 
 }  // namespace
 
-// ncclGinConnectOnce. In 2.28 with the contexts.
+// ncclGinConnectOnce. Up to 2.29 with the contexts.
 Task<> GinProxy::connect() {
-  if (at_once()) {
+  if (minor() < 29) {
     for (size_t c = 0; c < contexts_.size(); ++c) {
       co_await rings_[c].connect_at_once(contexts_[c]);
-      co_await make_context(c, kPool, 1);
+      co_await make_context(c, kPool28, 1);
     }
     co_return;
   }
@@ -29,7 +29,15 @@ Task<> GinProxy::connect() {
   put32(count, 0, 1);
   const auto counts = co_await rank_.gather(&comm_, count, "GIN's connections");
   for (const Bytes& one : counts) require(one == count, "GIN's connections: others than ours");
-  co_await rings_.front().connect();
+  if (minor() >= 30) {
+    co_await rings_.front().connect();
+    co_return;
+  }
+  std::vector<RmaRing::Other> others;
+  for (size_t c = 1; c < contexts_.size(); ++c) others.push_back({&rings_[c], contexts_[c]});
+  co_await rings_.front().connect_at_once(contexts_.front(), others);
+  of_context_ = kPool29;
+  co_await make_context(0, kPool29, contexts_.size());
 }
 
 // ncclGinProxyCreateContext, after its meshes.
@@ -52,7 +60,7 @@ Task<> GinProxy::create_device_communicator(uint64_t signals, uint64_t buffer) {
   for (auto memory = before.rbegin(); memory != before.rend(); ++memory) {
     co_await registers(*memory);
   }
-  if (!at_once()) {
+  if (minor() >= 30) {
     of_context_ = signals;
     co_await rings_.front().connect_meshes(contexts_);
     co_await make_context(0, signals, contexts_.size());
@@ -62,7 +70,11 @@ Task<> GinProxy::create_device_communicator(uint64_t signals, uint64_t buffer) {
 
 Task<> GinProxy::registers(RmaMemory memory) {
   if (!connected_) co_return;
-  for (RmaRing& ring : rings_) co_await ring.registered(memory);
+  // In 2.29 all contexts of a NIC know it by their first ring.
+  for (RmaRing& ring : rings_) {
+    co_await ring.registered(memory);
+    if (minor() >= 29) co_return;
+  }
 }
 
 RmaWindow& GinProxy::window(int context, const RmaMemory& memory) {

@@ -1,5 +1,5 @@
-// The reference rank's GIN by its CPU proxy (docs/nccl 3.16; source of 2.30.7 and 2.28.9: gin/gin_host.cc,
-// gin/gin_host_proxy.cc, dev_runtime.cc): device communicators, and what their kernels ask for.
+// The reference rank's GIN by its CPU proxy (docs/nccl 3.16; source of 2.28.9, 2.29.7 and 2.30.7:
+// gin/gin_host.cc, gin/gin_host_proxy.cc, dev_runtime.cc): device communicators, and what their kernels ask for.
 #pragma once
 
 #include <deque>
@@ -15,7 +15,7 @@ namespace understudy::nccl_rank {
 class GinProxy {
  public:
   /// All outlive this. `contexts`: an adapter of each that a device communicator has.
-  /// `rings`: one, or in 2.28 of each context.
+  /// `rings`: one, or up to 2.29 of each context.
   GinProxy(RealRank& rank, Communicator& comm, RmaProxy& windows,
            const std::vector<RmaAdapter*>& rings, std::vector<RmaAdapter*> contexts)
       : rank_(rank), comm_(comm), windows_(windows), contexts_(std::move(contexts)) {
@@ -40,10 +40,10 @@ class GinProxy {
   int contexts() const { return static_cast<int>(contexts_.size()); }
 
  private:
-  bool at_once() const { return rank_.world().release.minor < 29; }
+  int minor() const { return rank_.world().release.minor; }
   Task<> connect();
   Task<> make_context(size_t ring, uint64_t signals, size_t contexts);
-  size_t ring_of(int context) const { return at_once() ? static_cast<size_t>(context) : 0; }
+  size_t ring_of(int context) const { return minor() < 29 ? static_cast<size_t>(context) : 0; }
   /// As a ring's ranks know it.
   RmaWindow& window(int context, const RmaMemory& memory);
   uint64_t place(int context, uint64_t number) const;

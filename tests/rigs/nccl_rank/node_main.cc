@@ -82,7 +82,7 @@ int main(int argc, char** argv) {
                  "Aborts the first communicator in the middle of this operation, from 1 on");
   app.add_option("--stop", options.stop, "Stands still there instead, until it is killed");
   app.add_flag("--one-sided", options.one_sided,
-               "Registers windows after the operations, and puts, signals and gets (2.30 on)");
+               "Registers windows after the operations, and puts, signals and gets (2.29 on)");
   app.add_flag("--at-once", options.at_once,
                "A communicator of each job, with as many operations: all are there at once");
   app.add_flag("--stop-first", options.stop_first,

@@ -12,7 +12,8 @@ inline constexpr uint64_t kRmaSliceBytes = 5000, kRmaBlockBytes = 1000, kRmaPutB
 /// What an emulated rank's window holds at first, if contents are kept.
 uint8_t first_content(int rank, uint64_t place);
 
-/// All that it finds is right, or it refuses. `exact`: emulated ranks keep contents; else these are
+/// All that it finds is right, or it refuses. In 2.29 without gets, and its collectives are the
+/// program's own, of signals and puts. `exact`: emulated ranks keep contents; else these are
 /// zeros. Up to ten ranks.
 Task<> rma_program(RealRank& rank, RmaProxy& proxy, bool exact);
 

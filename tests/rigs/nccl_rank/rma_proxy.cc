@@ -45,12 +45,18 @@ Task<RmaProxy::Window*> RmaProxy::register_window(uint64_t bytes) {
 Task<> RmaProxy::connect() {
   const auto counts = co_await rank_.gather(&comm_, of32(1), "NICs for one-sided operations");
   for (const Bytes& one : counts) require(one == of32(1), "NICs for one-sided operations");
-  co_await ring_.connect();
-  co_await ring_.connect_meshes({&adapter_}, stops_before_);
   const auto signals = (static_cast<uint64_t>(size()) + 1) * kSignalBytes;
-  co_await ring_.registered(adapter_.expose(signals));
-  co_await ring_.registered(adapter_.expose(signals));
-  co_await ring_.registered(adapter_.expose(signals - kSignalBytes));
+  if (rank_.world().release.minor < 30) {
+    co_await ring_.connect_at_once(&adapter_, {}, stops_before_);
+    for (int c = 0; c < contexts_; ++c) co_await ring_.registered(adapter_.expose(signals));
+  } else {
+    require(contexts_ == 1, "several contexts of the RMA proxy");
+    co_await ring_.connect();
+    co_await ring_.connect_meshes({&adapter_}, stops_before_);
+    co_await ring_.registered(adapter_.expose(signals));
+    co_await ring_.registered(adapter_.expose(signals));
+    co_await ring_.registered(adapter_.expose(signals - kSignalBytes));
+  }
   expected_.resize(static_cast<size_t>(size()));
   sent_.resize(static_cast<size_t>(size()));
 }
@@ -105,6 +111,21 @@ Task<> RmaProxy::put_signal(Window* window, uint64_t offset, uint64_t bytes, int
                window->rkeys[to]);
   send_signal(peer);
   co_await settled("a put to " + rank_text(peer));
+}
+
+Task<> RmaProxy::refused_signal(int peer, uint64_t behind, uint32_t key) {
+  const Window& signals = ring_.windows()[0];
+  const auto to = static_cast<size_t>(peer);
+  uint64_t original = 0;
+  adapter_.signal(peer, 1, &original,
+                  signals.addresses[to] + static_cast<uint64_t>(size()) * kSignalBytes + behind,
+                  signals.rkeys[to] ^ key);
+  rank_.stand("a signal that is to be refused");
+  co_await rank_.until(
+      [this] { return adapter_.failed() || adapter_.done() == adapter_.posted(); });
+  require(adapter_.failed(), "a signal " + std::to_string(behind) + " bytes behind the last of " +
+                                 rank_text(peer) + ", with a key changed by " +
+                                 std::to_string(key) + ", was taken");
 }
 
 Task<> RmaProxy::get(Window* window, uint64_t offset, uint64_t bytes, int peer, uint8_t* to) {

@@ -1,6 +1,7 @@
-// The reference rank's RMA proxy (docs/nccl 3.16; source of 2.30.7: rma/rma_proxy.cc,
+// The reference rank's RMA proxy (docs/nccl 3.16; source of 2.29.7 and 2.30.7: rma/rma_proxy.cc,
 // transport/net_ib/gin.cc, ce_coll.cc, dev_runtime.cc): windows, signals, and the all-gather without
-// kernels. It does not connect to itself, as NCCL does.
+// kernels, which programs make of signals and puts in 2.29. It does not connect to itself, as NCCL
+// does.
 #pragma once
 
 #include <deque>
@@ -26,6 +27,8 @@ class RmaProxy {
   void set_disabled(bool disabled) { disabled_ = disabled; }
   /// Windows of any kind, the oldest first.
   const std::vector<RmaMemory>& memories() const { return memories_; }
+  /// numRmaCtx, in 2.29.
+  void set_contexts(int contexts) { contexts_ = contexts; }
   /// It stands still before that barrier of its mesh, for ever.
   void stop_before(int barrier) { stops_before_ = barrier; }
   /// ncclCommWindowRegister; null: the RMA proxy has no part in it.
@@ -38,6 +41,9 @@ class RmaProxy {
   /// ncclPutSignal to a peer, at the place that it has here; and ncclWaitSignal for one of its.
   Task<> put_signal(Window* window, uint64_t offset, uint64_t bytes, int peer);
   Task<> wait_signal(int peer);
+  /// A signal that the peer's NIC is to refuse: `behind` its last one, or with another `key`. Until the
+  /// queue pair has failed.
+  Task<> refused_signal(int peer, uint64_t behind, uint32_t key);
   /// A READ, as GIN's get is one.
   Task<> get(Window* window, uint64_t offset, uint64_t bytes, int peer, uint8_t* to);
   /// Counters that peers have signalled.
@@ -60,7 +66,7 @@ class RmaProxy {
   GinProxy* gin_ = nullptr;
   std::vector<RmaMemory> memories_;
   bool connected_ = false, disabled_ = false;
-  int stops_before_ = -1;
+  int stops_before_ = -1, contexts_ = 1;
   std::vector<uint64_t> expected_;  ///< signals of each peer that have been waited for
   struct Sent {
     int peer = 0;

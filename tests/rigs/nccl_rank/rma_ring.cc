@@ -77,11 +77,16 @@ Task<> RmaRing::connect() {
   co_await connect_ring(listener, &handles, true);
 }
 
-Task<> RmaRing::connect_at_once(RmaAdapter* mesh) {
+Task<> RmaRing::connect_at_once(RmaAdapter* mesh, std::vector<Other> others, int stops_before) {
   ListeningSocket* const listener = rank_.listen();
-  Meshes meshes{{mesh}, listener, co_await exchange_handles(listener)};
-  co_await connect_ring(listener, &meshes.handles, false);
-  co_await make(std::move(meshes));
+  const auto handles = co_await exchange_handles(listener);
+  others.insert(others.begin(), {this, mesh});
+  for (size_t i = 0; i < others.size(); ++i) {
+    Meshes meshes{{others[i].mesh}, listener, handles, stops_before};
+    meshes.more = i + 1 < others.size();
+    co_await others[i].ring->connect_ring(listener, &handles, false);
+    co_await others[i].ring->make(std::move(meshes));
+  }
 }
 
 Task<> RmaRing::connect_meshes(std::vector<RmaAdapter*> adapters, int stops_before) {
@@ -98,7 +103,8 @@ Task<> RmaRing::make(Meshes meshes) {
         const int to = (own() + i) % size(), from = (own() + size() - i) % size();
         rank_.stand("one-sided connections, step " + std::to_string(i));
         under_way_ = 2;
-        const bool last = i == size() - 1 && m + 1 == meshes.adapters.size();
+        const bool last =
+            i == size() - 1 && m + 1 == meshes.adapters.size() && !meshes.more;
         const int number = static_cast<int>(m);
         rank_.spawn(accept_from(meshes.adapters[m], {number, from, RmaAdapter::kMesh, false},
                                 meshes.listener, last));

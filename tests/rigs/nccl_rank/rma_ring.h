@@ -1,6 +1,6 @@
 // The reference rank's ring of net_ib's connections for one-sided operations, and what goes over it:
-// handles and barriers of meshes, addresses and keys of memory (docs/nccl 3.16; source of 2.30.7:
-// transport/net_ib/gin.cc). It does not connect to itself, as NCCL does.
+// handles and barriers of meshes, addresses and keys of memory (docs/nccl 3.16; source of 2.29.7 and
+// 2.30.7: transport/net_ib/gin.cc). It does not connect to itself, as NCCL does.
 #pragma once
 
 #include <deque>
@@ -62,8 +62,13 @@ class RmaRing {
   /// ncclRmaIbProxyCreateContext: all meshes at one listener, one after the other. It stands still
   /// before that barrier of the first one, for ever.
   Task<> connect_meshes(std::vector<RmaAdapter*> meshes, int stops_before = -1);
-  /// ncclGinIbConnect of 2.28: ring and mesh at one listener.
-  Task<> connect_at_once(RmaAdapter* mesh);
+  /// ncclGinIbConnect up to 2.29: ring and mesh at one listener; in 2.29.7 then each of `others` with
+  /// its mesh, at the same.
+  struct Other {
+    RmaRing* ring = nullptr;
+    RmaAdapter* mesh = nullptr;
+  };
+  Task<> connect_at_once(RmaAdapter* mesh, std::vector<Other> others = {}, int stops_before = -1);
   Task<std::vector<Bytes>> gather(Bytes slice, std::string what);
   /// ncclRmaIbProxyRegMrSym.
   Task<RmaWindow*> registered(RmaMemory memory);
@@ -77,6 +82,7 @@ class RmaRing {
     ListeningSocket* listener = nullptr;
     std::vector<Bytes> handles;
     int stops_before = -1;
+    bool more = false;  ///< connections come there after these
   };
   Task<> make(Meshes meshes);
   Task<> connect_to(RmaAdapter* adapter, Link link, SocketAddress to);

@@ -404,7 +404,7 @@ Task<> VirtualJob::use_gin(Program* program, nccl_rank::Communicator* comm) {
   std::vector<RmaAdapter*> contexts;
   while (contexts.size() < options_.gin_contexts) contexts.push_back(&rma_node(*program));
   std::vector<RmaAdapter*> rings;
-  const size_t count = job_.nccl.minor < 29 ? options_.gin_contexts : 1;
+  const size_t count = job_.nccl.minor < 30 ? options_.gin_contexts : 1;
   while (rings.size() < count) rings.push_back(&rma_node(*program));
   GinProxy& gin = gins_.emplace_back(*program->rank, *comm, proxy, rings, contexts);
   proxy.beside(gin);

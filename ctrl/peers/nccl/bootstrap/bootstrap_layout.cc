@@ -7,6 +7,7 @@ namespace {
 
 using OneSidedForm::kGinAtOnce;
 using OneSidedForm::kMeshes;
+using OneSidedForm::kRings;
 using enum RingOrder;
 using enum SyncForm;
 
@@ -25,7 +26,7 @@ constexpr BootstrapLayout kBootstrapLayouts[] = {
   {"2.27",             27,   172, 16, 44,   128, true,  {120, 0, 0},    kConcurrent, true,   120, 72, 112, 2288, 32, 224, 64, 2284, kEmpty,       true,  true,  false},
   {"2.28",             28,   172, 16, 44,   128, true,  {120, 0, 0},    kBothWays,   true,   120, 72, 112, 2292, 32, 228, 64, 2288, kEmpty,       true,  true,  false, kGinAtOnce},
   {"2.29.2 to 2.29.3", 29,   176, 20, 48,   128, true,  {120, 0, 0},    kBothWays,   true,   120, 72, 112, 2300, 32, 228, 64, 2288, kEmpty,       true,  true,  false},
-  {"2.29.7",           29,   176, 20, 48,   128, true,  {120, 0, 0},    kBothWays,   true,   128, 72, 112, 2300, 32, 228, 64, 2288, kEmpty,       true,  true,  false},
+  {"2.29.7",           29,   176, 20, 48,   128, true,  {120, 0, 0},    kBothWays,   true,   128, 72, 112, 2300, 32, 228, 64, 2288, kEmpty,       true,  true,  false, kRings},
   {"2.30.3 to 2.30.4", 30,   176, 20, 48,   128, true,  {120, 0, 0},    kBothWays,   true,   128, 72, 112, 2320, 32, 228, 64, 2288, kEmpty,       true,  true,  false},
   {"2.30.7",           30,   176, 20, 48,   128, true,  {120, 0, 0},    kBothWays,   true,   144, 88, 128, 2320, 32, 228, 64, 2288, kEmpty,       true,  true,  false, kMeshes},
   {"2.31",             31,   176, 20, 48,   128, true,  {120, 0, 0},    kBothWays,   true,   144, 88, 128, 2320, 32, 228, 64, 2288, kEmpty,       true,  true,  false, kMeshes},

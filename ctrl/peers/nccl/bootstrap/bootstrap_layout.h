@@ -32,7 +32,8 @@ enum class SyncForm : uint8_t {
 enum class OneSidedForm : uint8_t {
   kNone,
   kGinAtOnce,  ///< GIN's: a ring, its mesh and its context in one
-  kMeshes,     ///< of the RMA proxy and of GIN: meshes are made over a ring
+  kRings,      ///< of the RMA proxy and of GIN: each mesh is made with a ring of its own
+  kMeshes,     ///< of the same: meshes are made over a ring
 };
 
 struct BootstrapLayout {

@@ -18,21 +18,10 @@ constexpr size_t kListenerMagicAt = 32;
 constexpr uint32_t kMemoryAddressBytes = 8, kMemoryKeyBytes = 4, kBarrierBytes = 4;
 /// NCCL_GIN_IB_ALLGATHER_TAG, which its credits carry.
 constexpr uint32_t kRingTag = 0xa0;
-/// A context's own memory (rma_proxy.cc): signals, those that the CPU reads, a buffer for flushes.
-constexpr uint32_t kOwnRegistrations = 3, kFlushBuffer = 2;
-constexpr uint64_t kSignalBytes = 8;
-/// NICs that NCCL uses at most (NCCL_RMA_MAX_CONNECTIONS, NCCL_GIN_MAX_CONNECTIONS).
-constexpr uint32_t kMostNics = 4;
-/// GIN tells nobody how many signals a context has. NCCL's own kernels want 64 barriers with as many
-/// signals as ranks, twice (sym_kernels.cc).
-constexpr uint64_t kGinSignals = 8192, kGinSignalsOfRank = 256;
-/// NCCL_GIN_SIGNAL_POOL_SIZE of 2.28.
-constexpr uint64_t kGinPool = 64 << 10;
-/// Values that go out with their descriptor, of each rank: NCCL_NET_MAX_REQUESTS times 8
-/// (gin_host_proxy.cc).
-constexpr uint64_t kGinInlines = 256;
-/// Windows whose size is remembered until GIN connects.
-constexpr size_t kMostWindows = 1024;
+constexpr const char* kOtherContexts =
+    "that is the RMA proxy with several contexts, or GIN with a single one, which nothing tells apart "
+    "in NCCL 2.29: emulated ranks take part with numRmaCtx = 1 (or NCCL_NUM_RMA_CTX) and without "
+    "NCCL_GIN_NCONTEXTS";
 constexpr const char* kHostMemory =
     "a window has host memory, whose parts GIN registers one by one: emulated ranks take part "
     "where windows are of a GPU's memory";
@@ -50,46 +39,79 @@ uint32_t OneSided::real() const {
                                members_.begin());
 }
 
+OneSided::Ring& OneSided::add_ring(OneSidedForm form) {
+  Ring& ring = rings_.emplace_back();
+  ring.gin = gin_ || form == OneSidedForm::kGinAtOnce;
+  ring.at_once = form != OneSidedForm::kMeshes;
+  // One of the RMA proxy stays alone.
+  ring.further = form == OneSidedForm::kRings && (ring.gin || guessed_);
+  if (ring.further) ring.spare = 2;
+  ring.channel = static_cast<uint32_t>(rings_.size() - 1);
+  if (form == OneSidedForm::kGinAtOnce) return ring;
+  if (ring.gin) {
+    ring.windows = windows_;
+  } else if (!windows_.empty()) {
+    ring.windows = {windows_.front()};
+  }
+  return ring;
+}
+
 OneSided::Gather OneSided::next(const BootstrapLayout& layout, uint32_t size) {
+  using Form = OneSidedForm;
+  const Form form = layout.one_sided;
   const Gather before = last_;
   last_ = Gather::kNone;
-  if (layout.one_sided == OneSidedForm::kNone) return last_;
-  if (layout.one_sided == OneSidedForm::kGinAtOnce) {
+  if (form == Form::kNone) return last_;
+  if (form == Form::kGinAtOnce) {
     if (size != kListenerBytes || reals() != 1 || rings_.size() == kMostNics) return last_;
     last_ = Gather::kHandles;
-    Ring& ring = rings_.emplace_back();
-    ring.gin = ring.at_once = true;
-    ring.channel = static_cast<uint32_t>(rings_.size() - 1);
+    add_ring(form);
     return last_;
   }
-  if (size == kSegmentsBytes) {
+  if (form == Form::kMeshes && size == kSegmentsBytes) {
     last_ = Gather::kSegments;
   } else if (size == kNicCountBytes) {
     // The RMA proxy connects while the first window is registered, GIN at no such time
     // (dev_runtime.cc: symMemoryObtain, ncclDevrCommCreateInternal). Others' have this size, too:
-    // GIN's is one if handles follow it.
-    gin_ = before != Gather::kSegments || rings_of(false) > 0;
+    // GIN's is one if handles follow it. Where no all-gather begins a window, the first is taken for
+    // the RMA proxy's until more is known.
+    gin_ = (form == Form::kMeshes && before != Gather::kSegments) || rings_of(false) > 0;
     if (rings_of(gin_) == 0) last_ = Gather::kCount;
   } else if (size == kListenerBytes && (before == Gather::kCount || before == Gather::kHandles) &&
              reals() == 1 && rings_of(gin_) < std::min(count_, kMostNics)) {
     last_ = Gather::kHandles;
-    Ring& ring = rings_.emplace_back();
-    ring.gin = gin_;
-    ring.channel = static_cast<uint32_t>(rings_.size() - 1);
-    if (gin_) {
-      ring.windows = windows_;
-    } else if (!windows_.empty()) {
-      ring.windows = {windows_.front()};
+    if (form == Form::kRings && !gin_) {
+      // GIN would have registered memory before the second NIC's.
+      guessed_ = rings_.empty();
+      rma_is_new_ = true;
     }
+    if (!rings_.empty() && rings_.back().further) give_spare_back(rings_.back());
+    add_ring(form);
   }
   return last_;
 }
 
-NcclConnector OneSided::on_ring(const Ring& ring, uint32_t emulated, bool real_sends) const {
+/// With rings of their own the RMA proxy registers one memory of its own, with one context; each
+/// window for each NIC.
+void OneSided::at_barrier() {
+  if (last_ == Gather::kSegments) last_ = Gather::kNone;
+  for (Ring& ring : rings_) {
+    if (ring.at_once) ring.windows.clear();
+    if (!rma_is_new_ || ring.gin || ring.registrations == own_registrations(ring) + 1) continue;
+    return fail("rank " + std::to_string(real()) + " registers memory " +
+                std::to_string(ring.registrations) + " times with its first window, not " +
+                std::to_string(own_registrations(ring) + 1) + ": " + kOtherContexts);
+  }
+  guessed_ = rma_is_new_ = false;
+}
+
+/// `number`: of those at the same listeners, from 1 on.
+NcclConnector OneSided::on_ring(const Ring& ring, uint32_t number, uint32_t emulated,
+                                bool real_sends) const {
   return {communicator_,
           members_[emulated].world,
           members_[real()].world,
-          ring.channel,
+          ring.channel | (number > 1 ? number << 8 : 0),
           kOneSidedRing,
           real_sends,
           kRingTag};
@@ -97,7 +119,7 @@ NcclConnector OneSided::on_ring(const Ring& ring, uint32_t emulated, bool real_s
 
 NcclConnector OneSided::on_mesh(const Ring& ring, uint32_t context, uint32_t emulated,
                                 bool real_sends) const {
-  NcclConnector connector = on_ring(ring, emulated, real_sends);
+  NcclConnector connector = on_ring(ring, 1, emulated, real_sends);
   connector.index = kOneSided;
   connector.channel |= context << 8;
   return connector;
@@ -135,13 +157,15 @@ void OneSided::connect(const NcclConnector& connector, const SocketAddress& to) 
 /// it: else their handles have the same form.
 bool OneSided::listen(Ring& ring, uint32_t rank, SocketAddress& at) {
   const bool next = rank == after(real(), 1);
-  const NcclConnector of_ring = on_ring(ring, rank, true);
+  const NcclConnector of_ring = on_ring(ring, 1, rank, true);
   const NcclConnector of_mesh = on_mesh(ring, 1, rank, true);
   if (!expect(next ? of_ring : of_mesh, at)) return false;
-  if (!next || !ring.at_once) return true;
-  if (!expect_behind(of_mesh, of_ring)) return false;
-  connecting_.insert(of_mesh);
-  return true;
+  if (!ring.at_once) return true;
+  if (next) {
+    if (!expect_behind(of_mesh, of_ring)) return false;
+    connecting_.insert(of_mesh);
+  }
+  return !ring.further || expect_context(ring, 2, rank);
 }
 
 void OneSided::append_handle(uint32_t rank, std::vector<uint8_t>& to) {
@@ -166,8 +190,7 @@ void OneSided::came(Gather gather, uint32_t rank, std::span<const uint8_t> slice
     if (bytes == 0 || bytes > kMostWindowBytes) {
       return fail(who + "a window of " + std::to_string(bytes) + " bytes, which no GPU has");
     }
-    windows_.push_front({++last_window_, bytes});
-    if (windows_.size() > kMostWindows) windows_.pop_back();
+    keep_window({++last_window_, bytes});
     for (Ring& ring : rings_) ring.windows = {windows_.front()};
     host_memory_ = host_memory_ || slice[kHostMemoryAt] != 0;
     if (host_memory_ && rings_of(true) > 0) fail(who + kHostMemory);
@@ -175,7 +198,8 @@ void OneSided::came(Gather gather, uint32_t rank, std::span<const uint8_t> slice
   }
   if (gather == Gather::kCount) {
     count_ = nccl_u32(slice, 0);
-    if (gin_ || reals() == 1) return;
+    // Which of the two this is may not be known; handles follow if it is either.
+    if (gin_ || reals() == 1 || windows_.empty()) return;
     return fail(who + "emulated ranks take part where one rank of the communicator is real, here " +
                 std::to_string(reals()) +
                 " are: set NCCL_RMA_DISABLE=1 on the real nodes, or register no windows there");
@@ -184,11 +208,12 @@ void OneSided::came(Gather gather, uint32_t rank, std::span<const uint8_t> slice
   if (!listener) return fail(who + "no address can be read from its net_ib handle");
   Ring& ring = rings_.back();
   if (ring.gin && host_memory_) return fail(who + kHostMemory);
+  if (ring.gin && guessed_) return fail(who + kOtherContexts);
   if (ring.at_once) {
     ring.contexts = ring.together = 1;
     ring.mesh = *listener;
   }
-  connect(on_ring(ring, before(real(), 1), false), *listener);
+  connect(on_ring(ring, 1, before(real(), 1), false), *listener);
 }
 
 void OneSided::look_at_other(const BootstrapLayout& layout, uint32_t rank,
@@ -199,15 +224,17 @@ void OneSided::look_at_other(const BootstrapLayout& layout, uint32_t rank,
     const std::string why =
         reals() == 1 ? "one after another all-gathers than NCCL's"
                      : "where " + std::to_string(reals()) + " ranks of the communicator are real";
-    return fail(who + "of GIN, for a device communicator, " + why +
+    const bool rings = layout.one_sided == OneSidedForm::kRings;
+    return fail(who + (rings ? "for one-sided operations, " : "of GIN, for a device communicator, ") +
+                why +
                 ": emulated ranks take part where one is. On the real node, "
                 "NCCL_SYM_GIN_KERNELS_ENABLE=0 keeps NCCL's own kernels from GIN, and "
                 "NCCL_WIN_ENABLE=0 registers no windows");
   }
   fail(who +
        "for one-sided operations (GIN, or the RMA proxy, for a window or a device "
-       "communicator), in which emulated ranks take part with NCCL 2.28 (GIN) and from 2.30.7 on, "
-       "not with " +
+       "communicator), in which emulated ranks take part with NCCL 2.28 (GIN), 2.29.7 and from "
+       "2.30.7 on, not with " +
        std::string(layout.releases) +
        ": set NCCL_WIN_ENABLE=0 on the real node, which registers no windows then");
 }
@@ -218,22 +245,25 @@ bool OneSided::ready(const NcclConnector& connector) {
       if (ring.held && stands(ring)) enter_barrier(ring);
     }
   }
-  return connectors_.contains(connector);
+  if (!connectors_.contains(connector)) return false;
+  take_further(connector);
+  return true;
 }
 
 void OneSided::relayed(const NcclConnector& connector, std::span<const uint8_t> bytes) {
-  if (connector.channel >= rings_.size()) return;
-  Ring& ring = rings_[connector.channel];
+  const uint32_t number = connector.channel & 0xff, over = std::max(1U, connector.channel >> 8);
+  if (number >= rings_.size()) return;
+  Ring& ring = rings_[number];
   if (ring.held) {
     return fail("rank " + std::to_string(real()) +
                 " sends over the ring of its one-sided connections what it cannot have yet");
   }
   if (ring.came == 0) {
-    if (!begins(ring, bytes)) return;
+    if (!begins(ring, over, bytes)) return;
   } else {
     // The real rank hands on what came from behind: our own.
     const uint32_t of = before(real(), ring.came);
-    if (!std::ranges::equal(slice(ring, of), bytes)) {
+    if (over != ring.over || !std::ranges::equal(slice(ring, of), bytes)) {
       return fail("rank " + std::to_string(real()) + " hands on " + std::to_string(bytes.size()) +
                   " bytes as rank " + std::to_string(of) +
                   "'s over the ring of its one-sided connections, that rank sent others");
@@ -247,7 +277,7 @@ void OneSided::relayed(const NcclConnector& connector, std::span<const uint8_t> 
 bool OneSided::refuse(const Ring& ring) {
   fail("rank " + std::to_string(real()) + " sends " + std::to_string(ring.size) +
        " bytes over the ring of its one-sided connections, where " +
-       (ring.gin
+       (ring.gin || guessed_
             ? "GIN's CPU proxy has others: with GIN on the GPU itself (NCCL_GIN_TYPE=3) "
               "emulated ranks take no part; on the real node, NCCL_GIN_TYPE=2 has its CPU do it"
             : "NCCL's RMA proxy has others"));
@@ -255,8 +285,9 @@ bool OneSided::refuse(const Ring& ring) {
 }
 
 /// An all-gather, by the real rank's own slice.
-bool OneSided::begins(Ring& ring, std::span<const uint8_t> own) {
+bool OneSided::begins(Ring& ring, uint32_t over, std::span<const uint8_t> own) {
   ring.size = static_cast<uint32_t>(own.size());
+  ring.over = over;
   const bool meshed = ring.made() && ring.barriers == size();
   const bool mesh_follows = !ring.at_once && (meshed || !ring.made());
   if (ring.size == kListenerBytes && !ring.keys_next && mesh_follows) {
@@ -265,7 +296,7 @@ bool OneSided::begins(Ring& ring, std::span<const uint8_t> own) {
     ring.kind = Kind::kKeys;
   } else if (ring.size == kBarrierBytes && ring.made() && ring.barriers < size()) {
     ring.kind = Kind::kBarrier;
-  } else if (ring.size == kBarrierBytes && meshed && ring.spare) {
+  } else if (ring.size == kBarrierBytes && meshed && ring.spare && !ring.further) {
     if (!begin_context(ring)) return false;
     ring.kind = Kind::kBarrier;
   } else if (ring.size == kMemoryAddressBytes && !ring.keys_next &&
@@ -274,6 +305,9 @@ bool OneSided::begins(Ring& ring, std::span<const uint8_t> own) {
   } else {
     return refuse(ring);
   }
+  // Barriers of a mesh go over its ring, all else over the first.
+  const bool of_mesh = ring.kind == Kind::kBarrier && ring.further;
+  if (over != (of_mesh ? ring.contexts : 1)) return refuse(ring);
   ring.slices.assign(size_t{size()} * ring.size, 0);
   std::ranges::copy(own, slice(ring, real()).begin());
   if (ring.kind == Kind::kBarrier) {
@@ -322,118 +356,9 @@ bool OneSided::fill_handles(Ring& ring) {
   return !ring.gin || expect_further(ring);
 }
 
-/// GIN's contexts are made one after the other, at the same listeners. How many nobody tells.
-bool OneSided::expect_further(Ring& ring) {
-  ring.spare = ring.contexts + 1;
-  for (uint32_t r = 0; r < size(); ++r) {
-    if (r == real()) continue;
-    const NcclConnector further = on_mesh(ring, *ring.spare, r, true);
-    if (!expect_behind(further, on_mesh(ring, ring.contexts, r, true))) return false;
-  }
-  return true;
-}
-
-void OneSided::give_spare_back(Ring& ring) {
-  for (uint32_t r = 0; ring.spare && r < size(); ++r) {
-    if (r == real()) continue;
-    const NcclConnector further = on_mesh(ring, *ring.spare, r, true);
-    connectors_.erase(further);
-    host_.disconnect(further);
-  }
-  ring.spare.reset();
-}
-
-bool OneSided::begin_context(Ring& ring) {
-  ring.contexts = *ring.spare;
-  ++ring.together;
-  ring.barriers = 0;
-  for (uint32_t r = 0; r < size(); ++r) {
-    if (r != real()) connecting_.insert(on_mesh(ring, ring.contexts, r, true));
-  }
-  return expect_further(ring);
-}
-
-/// The connections stand that are made before the barrier that begins.
-bool OneSided::stands(const Ring& ring) const {
-  if (ring.barriers == 0) return true;
-  const uint32_t ahead = after(real(), ring.barriers), behind = before(real(), ring.barriers);
-  return !connecting_.contains(on_mesh(ring, ring.contexts, ahead, true)) &&
-         !connecting_.contains(on_mesh(ring, ring.contexts, behind, false));
-}
-
-/// The real rank takes connections in the order of their distance behind it: the next one may call.
-void OneSided::enter_barrier(Ring& ring) {
-  ring.held = false;
-  ++ring.barriers;
-  if (ring.barriers < size()) {
-    connect(on_mesh(ring, ring.contexts, before(real(), ring.barriers), false), ring.mesh);
-  }
-  send(ring);
-}
-
-/// What all ranks register next; false: nothing that NCCL would.
-bool OneSided::what_is_registered(Ring& ring) {
-  using Use = NcclHost::OneSidedUse;
-  NcclHost::OneSidedMemory& memory = ring.memory;
-  if (ring.at_once) {
-    const bool own = ring.registrations == 0, inlines = ring.registrations == 1;
-    memory.use = own ? Use::kGinSignals : inlines ? Use::kLocal : Use::kWindow;
-    // How large windows are nobody tells.
-    memory.bytes = own       ? kGinPool * kSignalBytes
-                   : inlines ? kGinInlines * size() * kSignalBytes
-                             : 0;
-    memory.window = ring.registrations;
-  } else if (!ring.gin && ring.registrations < kOwnRegistrations) {
-    memory.use = Use::kSignals;
-    memory.bytes = (size() + (ring.registrations == kFlushBuffer ? 0 : 1)) * kSignalBytes;
-  } else if (!ring.windows.empty()) {
-    memory.use = Use::kWindow;
-    memory.bytes = ring.windows.front().bytes;
-    memory.window = ring.windows.front().number;
-    ring.windows.pop_front();
-  } else if (ring.gin && ring.made() && ring.registrations == 0) {
-    memory.use = Use::kGinSignals;
-    memory.bytes = ring.together * std::max(kGinSignals, kGinSignalsOfRank * size()) * kSignalBytes;
-  } else if (ring.gin && ring.made()) {
-    memory.use = Use::kLocal;
-    memory.bytes = kGinInlines * size() * kSignalBytes;
-  } else {
-    return false;
-  }
-  return true;
-}
-
-bool OneSided::fill_addresses(Ring& ring) {
-  if (!what_is_registered(ring)) return refuse(ring);
-  // Contexts that belong together are all there when their memory is registered.
-  give_spare_back(ring);
-  ring.real_address = nccl_u64(slice(ring, real()), 0);
-  ring.keys.assign(size(), 0);
-  NcclHost::OneSidedMemory& memory = ring.memory;
-  memory.communicator = communicator_;
-  memory.real = real();
-  memory.ring = ring.channel;
-  memory.registration = registrations_++;
-  if (ring.made()) ++ring.registrations;
-  for (uint32_t r = 0; r < size(); ++r) {
-    if (r == real()) continue;
-    memory.emulated = members_[r].world;
-    memory.rank = r;
-    const auto key = host_.expose(memory);
-    if (!key) {
-      fail("a window of " + std::to_string(memory.bytes) + " bytes: " + key.error().text);
-      return false;
-    }
-    put_nccl_u64(slice(ring, r), 0, key->address);
-    ring.keys[r] = key->rkey;
-  }
-  ring.keys_next = true;
-  return true;
-}
-
 /// The ring brings the nearest rank's slice first.
 void OneSided::send(const Ring& ring) {
-  const NcclConnector out = on_ring(ring, before(real(), 1), false);
+  const NcclConnector out = on_ring(ring, ring.over, before(real(), 1), false);
   for (uint32_t step = 1; step < size(); ++step) {
     const size_t at = size_t{before(real(), step)} * ring.size;
     host_.relay(out, std::span(ring.slices).subspan(at, ring.size));
@@ -455,7 +380,7 @@ void OneSided::ended(Ring& ring) {
 bool OneSided::under_way() const {
   return !connecting_.empty() || std::ranges::any_of(rings_, [&](const Ring& ring) {
     return ring.came > 0 || ring.keys_next || !ring.made() || ring.barriers < size() ||
-           ring.registrations < (ring.gin ? 1 : kOwnRegistrations);
+           ring.registrations < own_registrations(ring);
   });
 }
 

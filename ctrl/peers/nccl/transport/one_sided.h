@@ -1,9 +1,9 @@
 // How emulated ranks take part when a real rank makes connections for one-sided operations: of the
-// RMA proxy of NCCL 2.30.7 and later, which carries ncclPutSignal and zero-SM collectives between
-// nodes, and of GIN's CPU proxy, of 2.28, too, which carries what kernels put, signal and get
+// RMA proxy of NCCL 2.29.7, 2.30.7 and later, which carries ncclPutSignal and zero-SM collectives
+// between nodes, and of GIN's CPU proxy, of 2.28, too, which carries what kernels put, signal and get
 // (docs/nccl 3.16). A handle of each rank goes over the bootstrap ring; then there is a ring of
 // net_ib's connections, over which all else goes: handles of full meshes, their barriers, addresses
-// and keys of memory.
+// and keys of memory. Up to 2.29.7 a mesh comes with its ring, at the same listeners.
 #pragma once
 
 #include <algorithm>
@@ -48,9 +48,7 @@ class OneSided {
   /// What the next one is, after allGatherInfo; `size`: bytes of a rank.
   Gather next(const BootstrapLayout& layout, uint32_t size);
   /// A real rank is in the barrier that ends a window's registration.
-  void at_barrier() {
-    if (last_ == Gather::kSegments) last_ = Gather::kNone;
-  }
+  void at_barrier();
   void append_handle(uint32_t rank, std::vector<uint8_t>& to);
   /// A real rank's slice of one of these.
   void came(Gather gather, uint32_t rank, std::span<const uint8_t> slice);
@@ -70,6 +68,8 @@ class OneSided {
   void disconnect();
 
  private:
+  /// NICs that NCCL uses at most (NCCL_RMA_MAX_CONNECTIONS, NCCL_GIN_MAX_CONNECTIONS).
+  static constexpr uint32_t kMostNics = 4;
   /// An all-gather over the ring of a NIC.
   enum class Kind : uint8_t { kHandles, kBarrier, kAddresses, kKeys };
   struct Window {
@@ -79,11 +79,13 @@ class OneSided {
   /// Of one of the real rank's NICs, for the RMA proxy or for GIN.
   struct Ring {
     bool gin = false;
-    bool at_once = false;  ///< its only mesh is made with it, at the same listeners
+    bool at_once = false;  ///< its mesh is made with it, at the same listeners
+    bool further = false;  ///< and further rings with a mesh each may be
     uint32_t channel = 0;
     std::map<uint32_t, SocketAddress> handles;  ///< of emulated ranks
     // The all-gather under way.
     Kind kind = Kind::kHandles;
+    uint32_t over = 1;            ///< of rings at the same listeners, the one that it goes over
     uint32_t size = 0, came = 0;  ///< bytes of a rank; messages
     std::vector<uint8_t> slices;  ///< by rank
     bool held = false;            ///< a barrier, until connections before it stand here too
@@ -113,22 +115,31 @@ class OneSided {
   uint32_t rings_of(bool gin) const {
     return static_cast<uint32_t>(std::ranges::count(rings_, gin, &Ring::gin));
   }
-  NcclConnector on_ring(const Ring& ring, uint32_t emulated, bool real_sends) const;
+  Ring& add_ring(OneSidedForm form);
+  NcclConnector on_ring(const Ring& ring, uint32_t number, uint32_t emulated,
+                        bool real_sends) const;
   NcclConnector on_mesh(const Ring& ring, uint32_t context, uint32_t emulated,
                         bool real_sends) const;
   bool expect(const NcclConnector& connector, SocketAddress& at);
   void connect(const NcclConnector& connector, const SocketAddress& to);
   bool listen(Ring& ring, uint32_t rank, SocketAddress& at);
-  bool begins(Ring& ring, std::span<const uint8_t> own);
+  void turn_to_gin();
+  void take_further(const NcclConnector& connector);
+  bool begins(Ring& ring, uint32_t over, std::span<const uint8_t> own);
   bool refuse(const Ring& ring);
   bool fill(Ring& ring);
   bool fill_handles(Ring& ring);
   bool begin_context(Ring& ring);
+  bool expect_context(const Ring& ring, uint32_t context, uint32_t rank);
   bool expect_further(Ring& ring);
   bool expect_behind(const NcclConnector& connector, const NcclConnector& before);
   void give_spare_back(Ring& ring);
   bool stands(const Ring& ring) const;
   void enter_barrier(Ring& ring);
+  uint32_t own_registrations(const Ring& ring) const;
+  void keep_window(const Window& window);
+  Window untold_window(Ring& ring);
+  void what_is_registered_at_once(Ring& ring);
   bool what_is_registered(Ring& ring);
   bool fill_addresses(Ring& ring);
   void send(const Ring& ring);
@@ -145,6 +156,8 @@ class OneSided {
   Gather last_ = Gather::kNone;
   bool host_memory_ = false;    ///< a window has some
   bool gin_ = false;            ///< the rings that are being made are GIN's
+  bool guessed_ = false;        ///< the only rings, taken for the RMA proxy's, may be GIN's
+  bool rma_is_new_ = false;     ///< its first window's registration has not ended; rings at once
   std::deque<Window> windows_;  ///< the newest first
   uint32_t count_ = 0;          ///< of NICs
   uint32_t registrations_ = 0, last_window_ = 0;

@@ -303,7 +303,9 @@ class Node {
     const Player& player = first_.players.front();
     VerbsRma adapter(world_, player.rank->rank());
     RmaProxy proxy(*player.rank, *player.comm, adapter);
-    player.rank->spawn(rma_program(*player.rank, proxy, job_.payload == PayloadMode::kExact));
+    // Nothing tells how large windows are before 2.30.7.
+    const bool kept = job_.payload == PayloadMode::kExact && job_.nccl.minor >= 30;
+    player.rank->spawn(rma_program(*player.rank, proxy, kept));
     const auto begin = steady_clock::now();
     for (auto last = begin; !player.rank->idle();) {
       const bool any = adapter.poll();
