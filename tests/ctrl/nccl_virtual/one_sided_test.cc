@@ -200,8 +200,7 @@ std::vector<std::string> said_of(uint32_t minor, const Case& c, int stops_before
                                  int contexts = 1) {
   const ScratchFile id("id");
   VirtualJob::Options options;
-  options.one_sided = [stops_before, contexts](RealRank&, RmaProxy& proxy,
-                                               RmaAdapter&) -> Task<> {
+  options.one_sided = [stops_before, contexts](RealRank&, RmaProxy& proxy, RmaAdapter&) -> Task<> {
     struct Registers {
       static Task<> one(RmaProxy* proxy) { co_await proxy->register_window(4096); }
     };

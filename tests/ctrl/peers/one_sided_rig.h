@@ -18,7 +18,8 @@ namespace understudy::one_sided_rig {
 using Bytes = std::vector<uint8_t>;
 using Use = NcclHost::OneSidedUse;
 
-inline const SocketAddress kReal{IpAddress::v4(0x0a090001), 4000}, kMesh{IpAddress::v4(0x0a090001), 4001};
+inline const SocketAddress kReal{IpAddress::v4(0x0a090001), 4000},
+    kMesh{IpAddress::v4(0x0a090001), 4001};
 
 inline testing::AssertionResult says(const std::string& text, const std::string& words) {
   if (text.find(words) != std::string::npos) return testing::AssertionSuccess();

@@ -103,8 +103,7 @@ Task<> RmaRing::make(Meshes meshes) {
         const int to = (own() + i) % size(), from = (own() + size() - i) % size();
         rank_.stand("one-sided connections, step " + std::to_string(i));
         under_way_ = 2;
-        const bool last =
-            i == size() - 1 && m + 1 == meshes.adapters.size() && !meshes.more;
+        const bool last = i == size() - 1 && m + 1 == meshes.adapters.size() && !meshes.more;
         const int number = static_cast<int>(m);
         rank_.spawn(accept_from(meshes.adapters[m], {number, from, RmaAdapter::kMesh, false},
                                 meshes.listener, last));

@@ -19,7 +19,8 @@ constexpr uint32_t kMemoryAddressBytes = 8, kMemoryKeyBytes = 4, kBarrierBytes =
 /// NCCL_GIN_IB_ALLGATHER_TAG, which its credits carry.
 constexpr uint32_t kRingTag = 0xa0;
 constexpr const char* kOtherContexts =
-    "that is the RMA proxy with several contexts, or GIN with a single one, which nothing tells apart "
+    "that is the RMA proxy with several contexts, or GIN with a single one, which nothing tells "
+    "apart "
     "in NCCL 2.29: emulated ranks take part with numRmaCtx = 1 (or NCCL_NUM_RMA_CTX) and without "
     "NCCL_GIN_NCONTEXTS";
 constexpr const char* kHostMemory =
@@ -225,11 +226,11 @@ void OneSided::look_at_other(const BootstrapLayout& layout, uint32_t rank,
         reals() == 1 ? "one after another all-gathers than NCCL's"
                      : "where " + std::to_string(reals()) + " ranks of the communicator are real";
     const bool rings = layout.one_sided == OneSidedForm::kRings;
-    return fail(who + (rings ? "for one-sided operations, " : "of GIN, for a device communicator, ") +
-                why +
-                ": emulated ranks take part where one is. On the real node, "
-                "NCCL_SYM_GIN_KERNELS_ENABLE=0 keeps NCCL's own kernels from GIN, and "
-                "NCCL_WIN_ENABLE=0 registers no windows");
+    return fail(
+        who + (rings ? "for one-sided operations, " : "of GIN, for a device communicator, ") + why +
+        ": emulated ranks take part where one is. On the real node, "
+        "NCCL_SYM_GIN_KERNELS_ENABLE=0 keeps NCCL's own kernels from GIN, and "
+        "NCCL_WIN_ENABLE=0 registers no windows");
   }
   fail(who +
        "for one-sided operations (GIN, or the RMA proxy, for a window or a device "
