@@ -81,7 +81,7 @@ void describe_difference(const Carried& carried, const ExpectedConnection& expec
 /// Of the ring over which ranks exchange what one-sided operations need (docs/nccl 3.16): all-gathers
 /// of a message for each other rank. A handle, then a barrier for each rank, of GIN for each rank and
 /// context; addresses and their keys, of GIN's windows before that, too. `at_once`: no handle, one
-/// context (2.28).
+/// context (up to 2.29.7).
 bool is_one_sided_ring(const Carried& c, size_t ranks, bool at_once) {
   constexpr uint64_t kHandle = 128, kBarrier = 4, kAddress = 8, kKey = 4;
   const size_t others = ranks - 1;
@@ -118,7 +118,7 @@ bool is_one_sided_ring(const Carried& c, const Config& config) {
       return std::ranges::find(job.ranks, node) != job.ranks.end();
     };
     return job.join && job.nccl >= NcclVersion{28} && has(c.from) && has(c.to) &&
-           is_one_sided_ring(c, job_rank_count(config, job), job.nccl < NcclVersion{29});
+           is_one_sided_ring(c, job_rank_count(config, job), job.nccl < NcclVersion{30});
   });
 }
 

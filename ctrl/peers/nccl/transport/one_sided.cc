@@ -97,7 +97,6 @@ OneSided::Gather OneSided::next(const BootstrapLayout& layout, uint32_t size) {
 void OneSided::at_barrier() {
   if (last_ == Gather::kSegments) last_ = Gather::kNone;
   for (Ring& ring : rings_) {
-    if (ring.at_once) ring.windows.clear();
     if (!rma_is_new_ || ring.gin || ring.registrations == own_registrations(ring) + 1) continue;
     return fail("rank " + std::to_string(real()) + " registers memory " +
                 std::to_string(ring.registrations) + " times with its first window, not " +
