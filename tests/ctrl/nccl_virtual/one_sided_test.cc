@@ -11,6 +11,7 @@ namespace {
 struct Run {
   uint32_t ranks = 4, real = 0;
   bool exact = true;
+  uint64_t seed = 1;  ///< of the order of TCP's events
 };
 
 void play_one_sided(const Run& run, uint32_t minor) {
@@ -27,6 +28,7 @@ void play_one_sided(const Run& run, uint32_t minor) {
   const Config config = config_of_case(c, text_of(c, minor, "file = \"" + id.path() + "\""));
   VirtualJob::Options options;
   options.capture = capture.path();
+  options.seed = run.seed;
   // How large windows are is told from 2.30.7 on; without it contents are not kept.
   const bool kept = run.exact && minor >= 30;
   options.one_sided = [kept](RealRank& rank, RmaProxy& proxy, RmaAdapter&) {
@@ -81,6 +83,7 @@ struct GinRun {
   bool window_first = false;  ///< a window is registered before GIN connects
   bool rma = true;            ///< the RMA proxy is on, too
   size_t contexts = 2;
+  uint64_t seed = 1;  ///< as above
 };
 
 void play_gin(const GinRun& run, uint32_t minor) {
@@ -99,6 +102,7 @@ void play_gin(const GinRun& run, uint32_t minor) {
   VirtualJob::Options options;
   options.capture = capture.path();
   options.gin_contexts = run.contexts;
+  options.seed = run.seed;
   // How large windows are is told from 2.30.7 on; without it contents are not kept.
   const bool kept = run.exact && minor >= 30;
   options.gin = [run, kept](RealRank& rank, RmaProxy& proxy, GinProxy& gin) {
@@ -162,6 +166,18 @@ TEST(NcclOneSided, GinOf229) {
 TEST(NcclOneSided, GinOf229AfterAWindow) {
   play_gin({.ranks = 4, .real = 1, .window_first = true, .contexts = 3}, 29);
   play_gin({.ranks = 4, .real = 2, .window_first = true, .rma = false, .contexts = 4}, 29);
+}
+
+/// Whatever comes first over TCP, and whatever over the rings.
+TEST(NcclOneSided, AnyOrderOf229) {
+  for (uint64_t seed = 2; seed <= 7; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const auto real = static_cast<uint32_t>(seed % 3);
+    play_one_sided({.ranks = 5, .real = real, .exact = false, .seed = seed}, 29);
+    play_gin({.ranks = 3, .real = real, .window_first = seed % 2 == 0, .contexts = 4, .seed = seed},
+             29);
+    if (testing::Test::HasFailure()) return;
+  }
 }
 
 /// A signal behind the last one, or with a key that nobody has, ends its queue pair.
