@@ -81,9 +81,9 @@ class Host final : public NcclHost, public OneSidedUser {
 };
 
 /// Four ranks, of which number 1 is real.
-struct Rig {
+struct OneSidedRig {
   static constexpr uint32_t kRanks = 4, kTheReal = 1;
-  explicit Rig(uint32_t also_real = kTheReal) {
+  explicit OneSidedRig(uint32_t also_real = kTheReal) {
     for (uint32_t r = 0; r < kRanks; ++r) {
       members.push_back({r, r == kTheReal || r == also_real, r, 0, 1, r});
     }

@@ -10,7 +10,7 @@ using Gather = OneSided::Gather;
 
 /// 2.28: no all-gather of how many; the mesh follows at the ring's listeners.
 TEST(OneSidedRings, GinAtOnce) {
-  Rig rig;
+  OneSidedRig rig;
   rig.gather(Gather::kNone, {1, 0, 0, 0}, 28);
   rig.gather(Gather::kHandles, handle(kReal), 28);
   ASSERT_EQ(rig.host.expected.size(), 3u);
@@ -28,7 +28,7 @@ TEST(OneSidedRings, GinAtOnce) {
     const std::vector<Bytes> ours = rig.host.relayed;
     for (size_t i = 0; i + 1 < ours.size(); ++i) rig.set_up.relayed(in, ours[i]);
   };
-  for (uint32_t barrier = 0; barrier < Rig::kRanks; ++barrier) {
+  for (uint32_t barrier = 0; barrier < OneSidedRig::kRanks; ++barrier) {
     rig.all_stand();
     rig.set_up.ready(rig.host.behind[0].first);
     over_ring(Bytes(4));
@@ -51,7 +51,7 @@ TEST(OneSidedRings, GinAtOnce) {
 }
 
 /// NCCL 2.29.7.
-struct Rig229 : Rig {
+struct Rig229 : OneSidedRig {
   static constexpr uint32_t kMinor = 29;
 
   void count(uint8_t nics) { gather(Gather::kCount, {nics, 0, 0, 0}, kMinor); }
@@ -116,9 +116,9 @@ TEST(OneSidedRings, RmaProxy) {
   rig.stand(0, 1);
   EXPECT_TRUE(rig.set_up.under_way());
   // Barrier i lets the rank at distance i + 1 behind call, where the ring's was taken.
-  for (uint32_t barrier = 0; barrier < Rig::kRanks; ++barrier) {
+  for (uint32_t barrier = 0; barrier < OneSidedRig::kRanks; ++barrier) {
     rig.over(rig.in(0, 1), Bytes(4));
-    const uint32_t distance = std::min(barrier + 1, Rig::kRanks - 1);
+    const uint32_t distance = std::min(barrier + 1, OneSidedRig::kRanks - 1);
     ASSERT_EQ(rig.host.called.size(), 1 + distance);
     EXPECT_EQ(rig.host.called.back().first.emulated, (1 + 4 - distance) % 4);
     EXPECT_EQ(rig.host.called.back().first.channel, 1u << 8);
@@ -204,7 +204,7 @@ TEST(OneSidedRings, GinThenTheRmaProxy) {
   EXPECT_EQ(rig.host.gone.size(), 4u);
   for (uint32_t context = 0; context < 3; ++context) {
     EXPECT_TRUE(rig.set_up.under_way());
-    rig.registers(0, 256 * 8 * Rig::kRanks, Use::kLocal);
+    rig.registers(0, 256 * 8 * OneSidedRig::kRanks, Use::kLocal);
   }
   EXPECT_FALSE(rig.set_up.under_way());
   // The communicator's own window, with which the RMA proxy connects.
@@ -237,7 +237,7 @@ TEST(OneSidedRings, GinOfFourNics) {
     rig.stand(nic, 1);
     rig.mesh(nic, 1);
     rig.registers(nic, (512 << 10) * 8, Use::kGinSignals);
-    rig.registers(nic, 256 * 8 * Rig::kRanks, Use::kLocal);
+    rig.registers(nic, 256 * 8 * OneSidedRig::kRanks, Use::kLocal);
   }
   uint32_t number = 0;
   for (uint32_t nic = 0; nic < 4; ++nic) {
@@ -268,8 +268,8 @@ TEST(OneSidedRings, GinAfterTheRmaProxy) {
   EXPECT_TRUE(rig.set_up.ready(rig.in(1, 2)));
   rig.mesh(1, 2);
   rig.registers(1, uint64_t{2} * (512 << 10) * 8, Use::kGinSignals);
-  rig.registers(1, 256 * 8 * Rig::kRanks, Use::kLocal);
-  rig.registers(1, 256 * 8 * Rig::kRanks, Use::kLocal);
+  rig.registers(1, 256 * 8 * OneSidedRig::kRanks, Use::kLocal);
+  rig.registers(1, 256 * 8 * OneSidedRig::kRanks, Use::kLocal);
   rig.registers(1, 0, Use::kWindow);
   EXPECT_EQ(rig.host.memories.back().window, window);
   rig.registers(1, 0, Use::kWindow);

@@ -8,7 +8,7 @@ namespace {
 using namespace one_sided_rig;
 
 TEST(OneSided, SetUpInTheOrderOfTheRealRank) {
-  Rig rig;
+  OneSidedRig rig;
   rig.begin();
   ASSERT_EQ(rig.host.failure, "");
   // The rank after the real one takes the ring's connection, the one before it calls.
@@ -34,13 +34,13 @@ TEST(OneSided, SetUpInTheOrderOfTheRealRank) {
   }
   EXPECT_EQ(rig.host.called.size(), 1u);
   // Barrier i lets the rank at distance i + 1 behind call.
-  for (uint32_t barrier = 0; barrier < Rig::kRanks; ++barrier) {
+  for (uint32_t barrier = 0; barrier < OneSidedRig::kRanks; ++barrier) {
     rig.all_stand();
     rig.ring(Bytes(4));
-    const size_t calls = 1 + std::min(barrier + 1, Rig::kRanks - 1);
+    const size_t calls = 1 + std::min(barrier + 1, OneSidedRig::kRanks - 1);
     ASSERT_EQ(rig.host.called.size(), calls);
     EXPECT_EQ(rig.host.called.back().second, kMesh);
-    const uint32_t distance = std::min(barrier + 1, Rig::kRanks - 1);
+    const uint32_t distance = std::min(barrier + 1, OneSidedRig::kRanks - 1);
     EXPECT_EQ(rig.host.called.back().first.emulated, (1 + 4 - distance) % 4);
   }
   // NCCL's own memory, then the window.
@@ -66,7 +66,7 @@ TEST(OneSided, SetUpInTheOrderOfTheRealRank) {
   EXPECT_FALSE(rig.set_up.under_way());
   EXPECT_EQ(rig.host.failure, "");
   // The next window needs no new connections.
-  rig.gather(OneSided::Gather::kSegments, Rig::segments(1 << 16));
+  rig.gather(OneSided::Gather::kSegments, OneSidedRig::segments(1 << 16));
   rig.ring(Bytes(8, 1));
   EXPECT_EQ(rig.host.memories.back().bytes, 1u << 16);
   rig.set_up.disconnect();
@@ -75,13 +75,13 @@ TEST(OneSided, SetUpInTheOrderOfTheRealRank) {
 
 /// numRmaCtx = 2: each context has a mesh of its own, then its own memory.
 TEST(OneSided, SeveralContexts) {
-  Rig rig;
+  OneSidedRig rig;
   rig.begin();
   for (uint32_t context = 1; context <= 2; ++context) {
     rig.host.expected.resize(1);
     rig.host.called.resize(1);
     rig.ring(handle(kMesh));
-    for (uint32_t barrier = 0; barrier < Rig::kRanks; ++barrier) {
+    for (uint32_t barrier = 0; barrier < OneSidedRig::kRanks; ++barrier) {
       rig.all_stand();
       rig.ring(Bytes(4));
     }
@@ -105,26 +105,26 @@ TEST(OneSided, SeveralContexts) {
 
 TEST(OneSided, OtherReleasesAreRefusedByName) {
   {
-    Rig rig;
+    OneSidedRig rig;
     const BootstrapLayout& early = *layouts_of({29}).front();
     EXPECT_EQ(rig.set_up.next(early, 4), OneSided::Gather::kNone);
-    rig.set_up.look_at_other(early, Rig::kTheReal, {});
+    rig.set_up.look_at_other(early, OneSidedRig::kTheReal, {});
     EXPECT_EQ(rig.host.failure, "");
     EXPECT_EQ(rig.set_up.next(early, 128), OneSided::Gather::kNone);
-    rig.set_up.look_at_other(early, Rig::kTheReal, handle(kReal));
+    rig.set_up.look_at_other(early, OneSidedRig::kTheReal, handle(kReal));
     EXPECT_TRUE(says(rig.host.failure, "rank 1 makes connections for one-sided operations"));
     EXPECT_TRUE(says(rig.host.failure, "not with 2.29.2 to 2.29.3"));
     EXPECT_TRUE(says(rig.host.failure, "NCCL_WIN_ENABLE=0"));
   }
   // 2.30.3 and 2.30.4 tell no sizes.
-  Rig rig;
+  OneSidedRig rig;
   rig.set_up.look_at_other(*layouts_of({30}).front(), 1, handle(kReal));
   EXPECT_TRUE(says(rig.host.failure, "not with 2.30.3 to 2.30.4"));
 }
 
 /// A barrier of the mesh is left when the connections before it stand on both sides.
 TEST(OneSided, ABarrierWaitsForItsConnections) {
-  Rig rig;
+  OneSidedRig rig;
   rig.begin();
   rig.ring(handle(kMesh));
   rig.ring(Bytes(4));
@@ -142,7 +142,7 @@ TEST(OneSided, ABarrierWaitsForItsConnections) {
 
 /// The real rank can have heard of nobody yet.
 TEST(OneSided, WhoGoesOnInABarrierIsRefused) {
-  Rig rig;
+  OneSidedRig rig;
   rig.begin();
   rig.ring(handle(kMesh));
   rig.ring(Bytes(4));
@@ -154,10 +154,10 @@ TEST(OneSided, WhoGoesOnInABarrierIsRefused) {
 /// A device communicator with two contexts, after a window without an RMA proxy; then its own
 /// window, with which the RMA proxy connects.
 TEST(OneSided, GinConnects) {
-  Rig rig;
-  rig.gather(OneSided::Gather::kSegments, Rig::segments(1 << 20));
+  OneSidedRig rig;
+  rig.gather(OneSided::Gather::kSegments, OneSidedRig::segments(1 << 20));
   rig.set_up.at_barrier();
-  rig.gather(OneSided::Gather::kSegments, Rig::segments(1 << 18));
+  rig.gather(OneSided::Gather::kSegments, OneSidedRig::segments(1 << 18));
   rig.set_up.at_barrier();
   rig.gather(OneSided::Gather::kCount, {1, 0, 0, 0});
   rig.gather(OneSided::Gather::kHandles, handle(kReal));
@@ -181,7 +181,7 @@ TEST(OneSided, GinConnects) {
   rig.ring(handle(kMesh));
   const std::vector<NcclConnector> first(rig.host.expected.begin() + 1, rig.host.expected.end());
   for (uint32_t context = 1; context <= 2; ++context) {
-    for (uint32_t barrier = 0; barrier < Rig::kRanks; ++barrier) {
+    for (uint32_t barrier = 0; barrier < OneSidedRig::kRanks; ++barrier) {
       rig.ring(Bytes(4));
       rig.all_stand();
       if (context == 2) {
@@ -200,10 +200,10 @@ TEST(OneSided, GinConnects) {
   // A third context was expected, and does not come.
   ASSERT_EQ(rig.host.gone.size(), 3u);
   EXPECT_EQ(rig.host.gone[0].channel, 3u << 8);
-  registers(rig.in(), 256 * 8 * Rig::kRanks, Use::kLocal);
-  registers(rig.in(), 256 * 8 * Rig::kRanks, Use::kLocal);
+  registers(rig.in(), 256 * 8 * OneSidedRig::kRanks, Use::kLocal);
+  registers(rig.in(), 256 * 8 * OneSidedRig::kRanks, Use::kLocal);
   EXPECT_FALSE(rig.set_up.under_way());
-  rig.gather(OneSided::Gather::kSegments, Rig::segments(1 << 16));
+  rig.gather(OneSided::Gather::kSegments, OneSidedRig::segments(1 << 16));
   registers(rig.in(), 1 << 16, Use::kWindow);
 
   // The RMA proxy's ring is another.
@@ -220,7 +220,7 @@ TEST(OneSided, GinConnects) {
 /// GIN on the GPU tells of its keys without addresses.
 TEST(OneSided, GinOnTheGpuIsRefusedByName) {
   for (const size_t bytes : {4u, 200u}) {
-    Rig rig;
+    OneSidedRig rig;
     rig.gather(OneSided::Gather::kCount, {1, 0, 0, 0});
     rig.gather(OneSided::Gather::kHandles, handle(kReal));
     rig.set_up.relayed(rig.in(), Bytes(bytes));
@@ -230,37 +230,37 @@ TEST(OneSided, GinOnTheGpuIsRefusedByName) {
 
 TEST(OneSided, WindowsThatNoGpuHasAreRefused) {
   for (const uint64_t bytes : {uint64_t{0}, (uint64_t{1} << 40) + 1, ~uint64_t{0}}) {
-    Rig rig;
-    rig.gather(OneSided::Gather::kSegments, Rig::segments(bytes));
+    OneSidedRig rig;
+    rig.gather(OneSided::Gather::kSegments, OneSidedRig::segments(bytes));
     EXPECT_TRUE(says(rig.host.failure, "a window of " + std::to_string(bytes) + " bytes"));
   }
-  Rig rig;
-  rig.gather(OneSided::Gather::kSegments, Rig::segments(uint64_t{1} << 40));
+  OneSidedRig rig;
+  rig.gather(OneSided::Gather::kSegments, OneSidedRig::segments(uint64_t{1} << 40));
   EXPECT_EQ(rig.host.failure, "");
 }
 
 /// No more NICs than NCCL has, and nothing that is no window.
 TEST(OneSided, GinsSizesAreBounded) {
-  Rig rig;
+  OneSidedRig rig;
   rig.gather(OneSided::Gather::kCount, {0xff, 0xff, 0xff, 0xff});
   for (uint32_t nic = 0; nic < 4; ++nic) {
     rig.gather(OneSided::Gather::kHandles, handle(kReal));
   }
   rig.gather(OneSided::Gather::kNone, handle(kReal));
   EXPECT_TRUE(says(rig.host.failure, "one after another all-gathers than NCCL's"));
-  Rig other;
+  OneSidedRig other;
   other.gather(OneSided::Gather::kCount, {1, 0, 0, 0});
   other.gather(OneSided::Gather::kHandles, handle(kReal));
   other.set_up.relayed(other.in(), Bytes(8));
   EXPECT_TRUE(says(other.host.failure, "sends 8 bytes over the ring"));
-  Rig host_memory;
+  OneSidedRig host_memory;
   host_memory.gather(OneSided::Gather::kCount, {1, 0, 0, 0});
   host_memory.gather(OneSided::Gather::kHandles, handle(kReal));
-  Bytes segments = Rig::segments(4096);
+  Bytes segments = OneSidedRig::segments(4096);
   segments[4] = 1;
   host_memory.gather(OneSided::Gather::kSegments, segments);
   EXPECT_TRUE(says(host_memory.host.failure, "a window has host memory"));
-  Rig before;
+  OneSidedRig before;
   before.gather(OneSided::Gather::kSegments, segments);
   before.set_up.at_barrier();
   EXPECT_EQ(before.host.failure, "");
@@ -270,7 +270,7 @@ TEST(OneSided, GinsSizesAreBounded) {
 }
 
 TEST(OneSided, GinOfSeveralRealRanksIsRefusedByName) {
-  Rig rig(3);
+  OneSidedRig rig(3);
   rig.gather(OneSided::Gather::kCount, {1, 0, 0, 0});
   EXPECT_EQ(rig.host.failure, "");
   rig.gather(OneSided::Gather::kNone, handle(kReal));
@@ -279,8 +279,8 @@ TEST(OneSided, GinOfSeveralRealRanksIsRefusedByName) {
 }
 
 TEST(OneSided, SeveralRealRanksAreRefusedByName) {
-  Rig rig(3);
-  rig.gather(OneSided::Gather::kSegments, Rig::segments(1 << 20));
+  OneSidedRig rig(3);
+  rig.gather(OneSided::Gather::kSegments, OneSidedRig::segments(1 << 20));
   EXPECT_EQ(rig.host.failure, "");
   rig.gather(OneSided::Gather::kCount, {1, 0, 0, 0});
   EXPECT_TRUE(says(rig.host.failure, "where one rank of the communicator is real, here 2 are"));
@@ -289,25 +289,25 @@ TEST(OneSided, SeveralRealRanksAreRefusedByName) {
 
 TEST(OneSided, WhatNcclDoesNotSendIsRefused) {
   {
-    Rig rig;
+    OneSidedRig rig;
     rig.begin();
     rig.set_up.relayed(rig.in(), Bytes(24));
     EXPECT_TRUE(says(rig.host.failure, "sends 24 bytes over the ring"));
   }
   {
-    Rig rig;
+    OneSidedRig rig;
     rig.begin();
     rig.set_up.relayed(rig.in(), Bytes(4));
     EXPECT_TRUE(says(rig.host.failure, "sends 4 bytes over the ring"));
   }
   {
-    Rig rig;
+    OneSidedRig rig;
     rig.begin();
     rig.set_up.relayed(rig.in(), Bytes(128));
     EXPECT_TRUE(says(rig.host.failure, "no address can be read"));
   }
   {
-    Rig rig;
+    OneSidedRig rig;
     rig.begin();
     rig.set_up.relayed(rig.in(), handle(kMesh));
     Bytes other = rig.host.relayed.front();
@@ -315,8 +315,8 @@ TEST(OneSided, WhatNcclDoesNotSendIsRefused) {
     rig.set_up.relayed(rig.in(), other);
     EXPECT_TRUE(says(rig.host.failure, "hands on 128 bytes as rank 0's"));
   }
-  Rig rig;
-  rig.gather(OneSided::Gather::kSegments, Rig::segments(1 << 20));
+  OneSidedRig rig;
+  rig.gather(OneSided::Gather::kSegments, OneSidedRig::segments(1 << 20));
   rig.gather(OneSided::Gather::kCount, {1, 0, 0, 0});
   rig.gather(OneSided::Gather::kHandles, Bytes(128));
   EXPECT_TRUE(says(rig.host.failure, "no address can be read from its net_ib handle"));
