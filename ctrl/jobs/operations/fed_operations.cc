@@ -125,7 +125,6 @@ void FedOperations::fed(Time now, const FedOperation& fed) {
 
 void FedOperations::take(Time now, const FedOperation& fed) {
   if (lost()) return;
-  if (end_) return lose(now, "the feed ended, and another one tells more");
   if (const std::string what = wrong(fed); !what.empty()) return lose(now, what);
   hand_over(now);
 }
@@ -199,6 +198,7 @@ std::string FedOperations::wrong_group(Rank& rank) {
   }
   const uint64_t number = rank.told++;
   if (number == first_ + told_kernels_.size()) {
+    if (end_) return "the feed tells a further operation after its end";
     told_kernels_.push_back({teller, std::move(collectives), {}});
     if (sends) told_kernels_.back().pairs.push_back(std::move(pairs));
     return "";
