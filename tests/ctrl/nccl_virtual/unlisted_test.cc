@@ -146,6 +146,16 @@ TEST(NcclUnlisted, ThePluginBeforeGoesLate) {
   }
 }
 
+/// Nothing follows a feed that has ended: who tells more is not followed, and the report says so.
+TEST(NcclUnlisted, AFeedThatHasEndedTellsNothingFurther) {
+  const ScratchFile id("id.of.ended");
+  VirtualJob::Options options = options_of(28, Program());
+  options.plugin_tells = 2 * FeedRecord::kBytes;
+  VirtualJob job(config_of_unlisted(case_of("fed"), 28, id), options);
+  job.run();
+  EXPECT_EQ(job.report().inferred->lost, "the feed tells a further operation after its end");
+}
+
 /// The guesses of a job that lists the same operations are as good.
 TEST(NcclUnlisted, Inferred) {
   const ScratchFile id("id.of.guessed");

@@ -418,7 +418,13 @@ void VirtualJob::tell() {
   std::ifstream in(job_.join->file, std::ios::binary);
   const std::string content{std::istreambuf_iterator<char>(in), {}};
   plugin_ = runner_->feed_peer(0);
-  plugin_->on_bytes(control_->now(), options_.plugin(parse_unique_id_file(content).value()));
+  const auto told = options_.plugin(parse_unique_id_file(content).value());
+  if (options_.plugin_tells > 0) {
+    plugin_->on_bytes(control_->now(), std::span(told).first(options_.plugin_tells));
+    plugin_->on_closed(control_->now());
+    plugin_ = runner_->feed_peer(0);
+  }
+  plugin_->on_bytes(control_->now(), std::span(told).subspan(options_.plugin_tells));
 }
 
 bool VirtualJob::round_over() const {

@@ -54,6 +54,8 @@ class VirtualJob {
     /// What the first node's profiler plugin tells before the first operation of each communicator, as
     /// bytes of its feed: each is of another process, and that the one before has ended comes then.
     std::function<std::vector<uint8_t>(const NcclUniqueId& id)> plugin;
+    /// Bytes of that after which it is closed and another one goes on; 0: it tells all.
+    size_t plugin_tells = 0;
     /// An ncclCommSplit of all ranks, or an ncclCommShrink, before the first operation. The children
     /// that the configuration's jobs are of carry out these.
     struct Split {
