@@ -48,7 +48,7 @@ Candidate candidate_of(const Operation& o) {
   return c;
 }
 
-bool alike(const Candidate& a, const Candidate& b) {
+bool alike_candidates(const Candidate& a, const Candidate& b) {
   return a.collective == b.collective && a.algorithm == b.algorithm && a.protocol == b.protocol &&
          a.roots == b.roots && a.bytes == b.bytes;
 }
@@ -110,7 +110,7 @@ Beliefs::Beliefs(uint32_t ranks, std::span<const Operation> named) : ranks_(rank
   for (const Operation& o : named) {
     const Candidate c = candidate_of(o);
     const bool known =
-        std::ranges::any_of(candidates, [&](const Candidate& k) { return alike(k, c); });
+        std::ranges::any_of(candidates, [&](const Candidate& k) { return alike_candidates(k, c); });
     if (!known) candidates.push_back(c);
   }
   if (!candidates.empty()) remember(candidates, 1);
@@ -137,7 +137,7 @@ double Beliefs::weight(const Candidate& candidate) const {
 
 void Beliefs::remember(const std::vector<Candidate>& candidates, double count) {
   for (Table& table : tables_) {
-    if (std::ranges::equal(table.candidates, candidates, alike)) {
+    if (std::ranges::equal(table.candidates, candidates, alike_candidates)) {
       table.count += count;
       return;
     }
@@ -230,7 +230,7 @@ Belief Beliefs::judge(const InferredOperation& said, const Operation& taken) {
     if (said.border_open && belief.explanations != SizeSet::kUnbounded) ++belief.explanations;
     double most = -1;
     for (const Candidate& c : contenders(said)) {
-      if (alike(c, own)) continue;
+      if (alike_candidates(c, own)) continue;
       if (const double w = weight(c); w > most) {
         most = w;
         belief.other = operation_of(c);
