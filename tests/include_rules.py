@@ -14,7 +14,7 @@ DATAPLANE_ORDER = [
     ["engine/send"], ["engine/network"], ["engine/receive"], ["engine"], ["port"],
     ["virtual_time", "runtime"],
 ]
-MODEL_ORDER = [["nccl", "iteration"], ["workload"], ["schedule", "tuner"], ["inference", "predict"], ["plan"]]
+MODEL_ORDER = [["nccl", "iteration"], ["workload", "training"], ["schedule", "tuner"], ["inference", "predict"], ["plan"]]
 CTRL_ORDER = [
     ["config", "report", "guest", "host_namespace"], ["config/toml"], ["config/read"], ["config/read/jobs"], ["topology", "schedule"], ["traffic"], ["compile"], ["validity"],
     ["peers"], ["peers/perftest", "peers/rdma_core", "peers/ring", "peers/nccl/bootstrap", "virtual_host"],
