@@ -23,6 +23,7 @@
 #include "ctrl/config/service_kind.h"
 #include "ctrl/config/topology_config.h"
 #include "ctrl/config/traffic_config.h"
+#include "ctrl/config/training_config.h"
 #include "dataplane/base/address.h"
 #include "dataplane/base/ids.h"
 #include "dataplane/base/nic_limits.h"
@@ -299,6 +300,7 @@ struct Config {
   std::vector<EventConfig> events;  ///< in order of time, those of drills among them
   std::vector<DrillConfig> drills;
   std::vector<TrafficConfig> traffic;
+  std::optional<TrainingConfig> training;
   std::vector<FaultConfig> faults;  ///< in the order in which they act
   std::vector<ScenarioConfig> scenarios;
   std::vector<std::string> machine_notes;  ///< where the file says other things than a machine type

@@ -143,6 +143,8 @@ void read_jobs(TableReader& root, ReadContext& context);
 void read_nccl(TableReader& root, ReadContext& context);
 /// [[traffic]]; after the controls and nodes.
 void read_traffic(TableReader& root, ReadContext& context);
+/// [model], [parallel] and [gpu].
+void read_model(TableReader& root, ReadContext& context);
 /// [[event]] and [[drill]]; after the traffic.
 void read_events(TableReader& root, ReadContext& context);
 /// One table of events, which messages call `path`; nothing, and reported: it is wrong.

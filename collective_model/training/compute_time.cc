@@ -1,0 +1,134 @@
+#include "collective_model/training/compute_time.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "collective_model/training/memory.h"
+
+namespace understudy {
+namespace {
+
+struct Preset {
+  std::string_view name;
+  Gpu gpu;
+};
+
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+constexpr Preset kPresets[] = {
+    {"a100", {.flops = 312e12, .memory = 80 * kGiB, .memory_bandwidth = 2.039e12}},
+    {"h100", {.flops = 989e12, .memory = 80 * kGiB, .memory_bandwidth = 3.35e12}},
+};
+
+constexpr double kValue = 2;  ///< bytes of an activation and of a weight
+
+/// FLOPs and bytes of a pass on one GPU.
+struct Work {
+  double flops = 0;
+  double bytes = 0;
+};
+
+double seconds(const Work& work, const Gpu& gpu) {
+  return std::max(work.flops / (gpu.flops * gpu.efficiency), work.bytes / gpu.memory_bandwidth);
+}
+
+ChunkSeconds of_layers(const Transformer& model, const Parallel& parallel, const Gpu& gpu) {
+  const LayerFlops flops = layer_flops(model);
+  const double share = parallel.micro_batch / static_cast<double>(parallel.tp);
+  const double matrices = flops.matrices * share, scores = flops.scores * share;
+  Parallel selective = parallel;
+  selective.recompute = Recompute::kSelective;
+  const double parameters = static_cast<double>(layer_parameters(model).of_rank(parallel.tp));
+  const double weights = kValue * parameters, kept = layer_activations(model, selective);
+  const double forward = seconds({matrices + scores, weights + kept}, gpu);
+  double again = 0;
+  if (parallel.recompute == Recompute::kSelective) again = seconds({scores, 0}, gpu);
+  if (parallel.recompute == Recompute::kFull) again = forward;
+  const double layers = chunk_layers(model, parallel);
+  return {.forward = layers * forward,
+          .backward = layers * (again + seconds({matrices + 2 * scores, weights + 2 * kept}, gpu)),
+          .weight_gradient =
+              layers * seconds({matrices, kept + parallel.gradient_bytes * parameters}, gpu)};
+}
+
+/// Of the output layer and the loss.
+ChunkSeconds of_output(const Transformer& model, const Parallel& parallel, const Gpu& gpu) {
+  const double share = parallel.micro_batch / static_cast<double>(parallel.tp);
+  const double flops = output_flops(model) * share;
+  const double words = static_cast<double>(model.vocabulary) * model.hidden / parallel.tp;
+  const double logits = 4.0 * model.vocabulary * model.sequence * share;
+  const double one = seconds({flops, kValue * words + logits}, gpu);
+  return {one, one, seconds({flops, logits + parallel.gradient_bytes * words}, gpu)};
+}
+
+Duration rounded(double seconds) { return Duration::ps(std::llround(seconds * 1e12)); }
+
+}  // namespace
+
+std::vector<std::string_view> gpu_presets() {
+  std::vector<std::string_view> names;
+  for (const Preset& preset : kPresets) names.push_back(preset.name);
+  return names;
+}
+
+std::optional<Gpu> find_gpu(std::string_view name) {
+  const auto* preset = std::ranges::find(kPresets, name, &Preset::name);
+  if (preset == std::end(kPresets)) return std::nullopt;
+  return preset->gpu;
+}
+
+ChunkSeconds chunk_seconds(const Transformer& model, const Parallel& parallel, const Gpu& gpu,
+                           uint32_t stage, uint32_t chunk) {
+  ChunkSeconds sum = of_layers(model, parallel, gpu);
+  if (stage + 1 == parallel.pp && chunk + 1 == parallel.chunks) {
+    const ChunkSeconds output = of_output(model, parallel, gpu);
+    sum.forward += output.forward;
+    sum.backward += output.backward;
+    sum.weight_gradient += output.weight_gradient;
+  }
+  return sum;
+}
+
+double optimizer_seconds(const Transformer& model, const Parallel& parallel, const Gpu& gpu,
+                         uint32_t stage) {
+  const double held = static_cast<double>(rank_parameters(model, parallel, stage));
+  const double own = parallel.zero > 0 ? held / parallel.dp : held;
+  constexpr double kStates = 12;  // each read and written
+  return own * (parallel.gradient_bytes + 2 * kStates + kValue) / gpu.memory_bandwidth;
+}
+
+Result<ComputeTime> compute_time(const Transformer& model, const Parallel& parallel,
+                                 const Gpu& gpu) {
+  constexpr double kMostSeconds = 4e6;  // of a stage; picoseconds in 64 bits last for 9e6
+  PipelineTimes times;
+  ComputeTime result;
+  for (uint32_t stage = 0; stage < parallel.pp; ++stage) {
+    const double optimizer = optimizer_seconds(model, parallel, gpu, stage);
+    double sum = optimizer;
+    std::vector<ChunkSeconds> chunks;
+    for (uint32_t chunk = 0; chunk < parallel.chunks; ++chunk) {
+      const ChunkSeconds own = chunk_seconds(model, parallel, gpu, stage, chunk);
+      sum += (own.forward + own.backward + own.weight_gradient) *
+             static_cast<double>(parallel.micro_batches());
+      chunks.push_back(own);
+    }
+    if (!(sum < kMostSeconds)) return fail("a GPU would compute for more than 46 days");
+    for (const ChunkSeconds& own : chunks) {
+      times.chunks.push_back(
+          {rounded(own.forward), rounded(own.backward), rounded(own.weight_gradient)});
+    }
+    result.optimizer = std::max(result.optimizer, rounded(optimizer));
+  }
+  const auto timeline = time_pipeline(pipeline_of(parallel), times);
+  if (!timeline) return tl::unexpected(timeline.error());
+  result.pipeline = timeline->makespan;
+  double busy = 0;
+  for (const StageTimeline& stage : timeline->stages) {
+    result.busiest = std::max(result.busiest, stage.busy);
+    busy += stage.busy.seconds();
+  }
+  const double available = timeline->makespan.seconds() * parallel.pp;
+  result.bubble = available > 0 ? 1 - busy / available : 0;
+  return result;
+}
+
+}  // namespace understudy

@@ -1,0 +1,35 @@
+// What a GPU holds while it trains, by kind. Weights and their gradients: arXiv 1910.02054 (ZeRO), of
+// 2-byte weights with Adam. Activations: arXiv 2205.05198, section 4, term by term, so that groups of
+// keys, gated networks and models without dropout count as well.
+#pragma once
+
+#include "collective_model/training/parallel.h"
+
+namespace understudy {
+
+/// Bytes, exact up to 2^53.
+struct StageMemory {
+  double weights = 0;
+  double gradients = 0;
+  double optimizer = 0;    ///< of Adam: fp32 weights and two moments, 12 bytes a parameter
+  double activations = 0;  ///< of the layers, at the moment when most are held
+  double ends = 0;         ///< activations of the embedding, the last norm and the logits
+  /// What exists for a moment: of a layer that is computed again, what it keeps meanwhile; with ZeRO's
+  /// stage 3 the whole weights of a layer and of the next one, which is fetched.
+  double working = 0;
+
+  double all() const { return weights + gradients + optimizer + activations + ends + working; }
+};
+
+/// Weights, gradients and optimizer of so many parameters on a GPU, divided over the data-parallel
+/// ranks from the ZeRO stage on that says so: the optimizer 1, gradients 2, weights 3.
+StageMemory state_memory(double parameters, const Parallel& parallel);
+
+/// Kept by one layer for the backward of one micro-batch, on one GPU.
+double layer_activations(const Transformer& model, const Parallel& parallel);
+
+/// The peak on a GPU of this stage. With the backward in two steps what it keeps is counted until the
+/// weights' gradient is done.
+StageMemory stage_memory(const Transformer& model, const Parallel& parallel, uint32_t stage);
+
+}  // namespace understudy

@@ -1,0 +1,58 @@
+// How a transformer is divided over GPUs: tensor parallelism within a layer, pipeline parallelism by
+// layers, data parallelism by sequences. The rank of a GPU is tensor + tp * (data + dp * stage), as
+// Megatron-LM numbers them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "collective_model/training/pipeline.h"
+#include "collective_model/training/transformer.h"
+
+namespace understudy {
+
+struct Parallel {
+  uint32_t tp = 1, pp = 1, dp = 1;
+  uint32_t chunks = 1;  ///< of each stage
+  uint32_t micro_batch = 1;   ///< sequences
+  uint64_t global_batch = 1;  ///< sequences of an iteration
+  PipelineSchedule schedule = PipelineSchedule::k1f1b;
+  bool sequence_parallel = false;  ///< what tensor parallelism leaves whole is divided by tokens
+  Recompute recompute = Recompute::kNone;
+  uint32_t zero = 0;            ///< ZeRO's stage, arXiv 1910.02054; 1: Megatron's distributed optimizer
+  uint32_t gradient_bytes = 4;  ///< of a gradient: 4 of fp32, 2 of bf16
+
+  uint64_t gpus() const { return uint64_t{tp} * pp * dp; }
+  /// What the rest takes for granted: the numbers divide.
+  uint64_t micro_batches() const { return global_batch / (uint64_t{micro_batch} * dp); }
+  bool operator==(const Parallel&) const = default;
+};
+
+/// A number that does not go with others.
+struct Misfit {
+  std::string table, key;  ///< of the configuration: "parallel", "tp"
+  uint64_t found = 0;
+  std::string why;  ///< in words: what does not divide what
+};
+
+/// Everything that does not divide, and what the schedule refuses; empty: all functions on a
+/// Transformer and a Parallel may be called. All numbers are at least 1.
+std::vector<Misfit> misfits(const Transformer& model, const Parallel& parallel);
+
+/// The pipeline of one data-parallel rank.
+Pipeline pipeline_of(const Parallel& parallel);
+/// Layers of one chunk of one stage.
+uint32_t chunk_layers(const Transformer& model, const Parallel& parallel);
+/// What a GPU of this stage holds besides layers, undivided by ZeRO.
+struct EndParameters {
+  uint64_t first = 0;  ///< on the first stage: the embedding
+  /// On the last one: the norm and the output layer, which is a copy of the embedding where these are
+  /// tied and on different stages.
+  uint64_t last = 0;
+};
+EndParameters end_parameters(const Transformer& model, const Parallel& parallel, uint32_t stage);
+/// All that it holds, undivided by ZeRO.
+uint64_t rank_parameters(const Transformer& model, const Parallel& parallel, uint32_t stage);
+
+}  // namespace understudy

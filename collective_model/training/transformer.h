@@ -1,0 +1,90 @@
+// The shape of a dense transformer: its parameters and what its matrices cost to multiply.
+//
+// A layer is attention (queries, keys and values, a projection back) and a feed-forward network, each
+// behind a norm. Parameters: arXiv 2104.04473, equation 2, 12lh^2(1 + 13/12h + (V+s)/12lh), here term
+// by term, so that groups of keys, gated networks and models without biases count as well. FLOPs: the
+// same paper, equation 3 and its appendix; a multiplication and an addition are two.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace understudy {
+
+struct Transformer {
+  uint32_t layers = 1;
+  uint32_t hidden = 1;
+  uint32_t heads = 1;         ///< of queries; divides hidden
+  uint32_t kv_groups = 1;     ///< heads of keys and values; divides heads
+  uint32_t feed_forward = 4;  ///< width of the network in the middle
+  bool gated = false;         ///< SwiGLU: three matrices in place of two
+  uint32_t vocabulary = 1;
+  uint32_t sequence = 1;        ///< tokens
+  bool tied_embeddings = true;  ///< the output layer is the word embedding once more
+  bool biases = true;           ///< of all matrices of the layers
+  bool positions = true;        ///< an embedding of positions is learned
+  bool rms_norm = false;        ///< norms have a scale and no shift
+  bool dropout = true;          ///< of attention and of both outputs; its masks are kept
+
+  bool operator==(const Transformer&) const = default;
+};
+
+/// Names of the published shapes, in a fixed order.
+std::vector<std::string_view> transformer_presets();
+/// The shape of this name; nothing if there is none. GPT-3: arXiv 2005.14165, table 2.1, with the
+/// vocabulary padded to 51200 as in arXiv 2104.04473. Llama 2: arXiv 2307.09288. Llama 3: arXiv
+/// 2407.21783.
+std::optional<Transformer> find_transformer(std::string_view name);
+
+/// Width of all keys of a token: hidden / heads * kv_groups.
+uint64_t key_width(const Transformer& model);
+
+/// Parameters by what tensor parallelism does with them.
+struct Parameters {
+  uint64_t divided = 0;  ///< over its ranks
+  uint64_t whole = 0;    ///< on each of them: norms, positions, biases of what is summed up
+
+  uint64_t all() const { return divided + whole; }
+  uint64_t of_rank(uint32_t tensor_ranks) const { return divided / tensor_ranks + whole; }
+  Parameters& operator+=(const Parameters& o) {
+    divided += o.divided;
+    whole += o.whole;
+    return *this;
+  }
+  Parameters operator*(uint64_t n) const { return {divided * n, whole * n}; }
+};
+
+/// Of one layer's matrices alone: 12h^2 of GPT's layers.
+uint64_t layer_matrices(const Transformer& model);
+/// Of one layer with biases and norms: 12h^2 + 13h of GPT's layers.
+Parameters layer_parameters(const Transformer& model);
+/// Of words and positions.
+Parameters embedding_parameters(const Transformer& model);
+/// The norm behind the last layer, and the output layer where it is not the embedding.
+Parameters output_parameters(const Transformer& model);
+/// Of the model, each once.
+uint64_t model_parameters(const Transformer& model);
+
+/// Forward, of one layer and one sequence.
+struct LayerFlops {
+  double matrices = 0;  ///< products with weights: 24sh^2 of GPT's layers
+  double scores = 0;    ///< products of queries, keys and values: 4s^2h
+};
+LayerFlops layer_flops(const Transformer& model);
+/// Forward, of the output layer and one sequence: 2shV.
+double output_flops(const Transformer& model);
+
+/// What is computed a second time on the way back, for less memory (arXiv 2205.05198).
+enum class Recompute : uint8_t {
+  kNone,
+  kSelective,  ///< attention's scores
+  kFull,       ///< each layer, from its input
+};
+
+/// Of an iteration over `batch` sequences, on all GPUs together: forward once, backward twice that, and
+/// what is computed again. Arrays of scores count in full, although half of them is masked.
+double iteration_flops(const Transformer& model, Recompute recompute, uint64_t batch);
+
+}  // namespace understudy
