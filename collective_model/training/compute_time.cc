@@ -8,26 +8,24 @@
 namespace understudy {
 namespace {
 
-struct Preset {
+struct GpuPreset {
   std::string_view name;
   Gpu gpu;
 };
 
 constexpr uint64_t kGiB = uint64_t{1} << 30;
-constexpr Preset kPresets[] = {
+constexpr GpuPreset kGpuPresets[] = {
     {"a100", {.flops = 312e12, .memory = 80 * kGiB, .memory_bandwidth = 2.039e12}},
     {"h100", {.flops = 989e12, .memory = 80 * kGiB, .memory_bandwidth = 3.35e12}},
 };
 
-constexpr double kValue = 2;  ///< bytes of an activation and of a weight
-
 /// FLOPs and bytes of a pass on one GPU.
-struct Work {
+struct PassWork {
   double flops = 0;
   double bytes = 0;
 };
 
-double seconds(const Work& work, const Gpu& gpu) {
+double seconds(const PassWork& work, const Gpu& gpu) {
   return std::max(work.flops / (gpu.flops * gpu.efficiency), work.bytes / gpu.memory_bandwidth);
 }
 
@@ -38,7 +36,8 @@ ChunkSeconds of_layers(const Transformer& model, const Parallel& parallel, const
   Parallel selective = parallel;
   selective.recompute = Recompute::kSelective;
   const double parameters = static_cast<double>(layer_parameters(model).of_rank(parallel.tp));
-  const double weights = kValue * parameters, kept = layer_activations(model, selective);
+  const double weights = kTrainedValueBytes * parameters,
+               kept = layer_activations(model, selective);
   const double forward = seconds({matrices + scores, weights + kept}, gpu);
   double again = 0;
   if (parallel.recompute == Recompute::kSelective) again = seconds({scores, 0}, gpu);
@@ -56,7 +55,7 @@ ChunkSeconds of_output(const Transformer& model, const Parallel& parallel, const
   const double flops = output_flops(model) * share;
   const double words = static_cast<double>(model.vocabulary) * model.hidden / parallel.tp;
   const double logits = 4.0 * model.vocabulary * model.sequence * share;
-  const double one = seconds({flops, kValue * words + logits}, gpu);
+  const double one = seconds({flops, kTrainedValueBytes * words + logits}, gpu);
   return {one, one, seconds({flops, logits + parallel.gradient_bytes * words}, gpu)};
 }
 
@@ -66,13 +65,13 @@ Duration rounded(double seconds) { return Duration::ps(std::llround(seconds * 1e
 
 std::vector<std::string_view> gpu_presets() {
   std::vector<std::string_view> names;
-  for (const Preset& preset : kPresets) names.push_back(preset.name);
+  for (const GpuPreset& preset : kGpuPresets) names.push_back(preset.name);
   return names;
 }
 
 std::optional<Gpu> find_gpu(std::string_view name) {
-  const auto* preset = std::ranges::find(kPresets, name, &Preset::name);
-  if (preset == std::end(kPresets)) return std::nullopt;
+  const auto* preset = std::ranges::find(kGpuPresets, name, &GpuPreset::name);
+  if (preset == std::end(kGpuPresets)) return std::nullopt;
   return preset->gpu;
 }
 
@@ -93,7 +92,7 @@ double optimizer_seconds(const Transformer& model, const Parallel& parallel, con
   const double held = static_cast<double>(rank_parameters(model, parallel, stage));
   const double own = parallel.zero > 0 ? held / parallel.dp : held;
   constexpr double kStates = 12;  // each read and written
-  return own * (parallel.gradient_bytes + 2 * kStates + kValue) / gpu.memory_bandwidth;
+  return own * (parallel.gradient_bytes + 2 * kStates + kTrainedValueBytes) / gpu.memory_bandwidth;
 }
 
 Result<ComputeTime> compute_time(const Transformer& model, const Parallel& parallel,

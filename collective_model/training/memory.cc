@@ -6,7 +6,6 @@
 namespace understudy {
 namespace {
 
-constexpr double kValue = 2;  ///< bytes of an activation and of a weight
 constexpr double kMask = 1;   ///< bytes of a dropout mask's element
 constexpr double kLogit = 4;  ///< bytes of a logit: the loss is computed in fp32
 constexpr double kAdam = 12;
@@ -30,13 +29,14 @@ Kept kept_by_layer(const Transformer& model, const Parallel& parallel) {
   const double sb = tokens(model, parallel), h = model.hidden, tp = parallel.tp;
   const double mask = model.dropout ? kMask : 0;
   // Inputs of both norms, of the first matrices of attention and network, masks of both outputs.
-  const double whole = sb * h * (4 * kValue + 2 * mask);
+  const double whole = sb * h * (4 * kTrainedValueBytes + 2 * mask);
   // Queries, what comes out of attention, keys and values.
-  const double attention = sb * kValue * (2 * h + 2 * static_cast<double>(key_width(model)));
+  const double attention =
+      sb * kTrainedValueBytes * (2 * h + 2 * static_cast<double>(key_width(model)));
   // The activation function's input, two of a gated network, and its output.
-  const double network = sb * kValue * model.feed_forward * (model.gated ? 3 : 2);
+  const double network = sb * kTrainedValueBytes * model.feed_forward * (model.gated ? 3 : 2);
   // After the softmax; with dropout also its mask and what it leaves.
-  const double score = kValue + (model.dropout ? kMask + kValue : 0);
+  const double score = kTrainedValueBytes + (model.dropout ? kMask + kTrainedValueBytes : 0);
   return {whole / token_ranks(parallel) + (attention + network) / tp,
           sb * model.sequence * model.heads * score / tp};
 }
@@ -55,7 +55,7 @@ StageMemory state_memory(double parameters, const Parallel& parallel) {
   const auto divided = [&](uint32_t from_stage, double bytes) {
     return parameters * bytes / (parallel.zero >= from_stage ? parallel.dp : 1);
   };
-  return {.weights = divided(3, kValue),
+  return {.weights = divided(3, kTrainedValueBytes),
           .gradients = divided(2, parallel.gradient_bytes),
           .optimizer = divided(1, kAdam)};
 }
@@ -70,7 +70,7 @@ double layer_activations(const Transformer& model, const Parallel& parallel) {
     case Recompute::kFull:
       break;
   }
-  return kValue * tokens(model, parallel) * model.hidden / token_ranks(parallel);
+  return kTrainedValueBytes * tokens(model, parallel) * model.hidden / token_ranks(parallel);
 }
 
 StageMemory stage_memory(const Transformer& model, const Parallel& parallel, uint32_t stage) {
@@ -83,14 +83,14 @@ StageMemory stage_memory(const Transformer& model, const Parallel& parallel, uin
   if (stage == 0 && model.dropout) memory.ends += kMask * values * held(steps, 0);
   if (stage + 1 == parallel.pp) {
     const double logits = kLogit * tokens(model, parallel) * model.vocabulary / parallel.tp;
-    memory.ends += (2 * kValue * values + logits) * held(steps, parallel.chunks - 1);
+    memory.ends += (2 * kTrainedValueBytes * values + logits) * held(steps, parallel.chunks - 1);
   }
   const Kept kept = kept_by_layer(model, parallel);
   if (parallel.recompute != Recompute::kNone) memory.working += kept.scores;
   if (parallel.recompute == Recompute::kFull) memory.working += kept.linear;
   if (parallel.zero == 3 && parallel.dp > 1) {
     const double of_layer = static_cast<double>(layer_parameters(model).of_rank(parallel.tp));
-    memory.working += kValue * of_layer * std::min(2U, model.layers / parallel.pp);
+    memory.working += kTrainedValueBytes * of_layer * std::min(2U, model.layers / parallel.pp);
   }
   return memory;
 }

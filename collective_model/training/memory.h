@@ -7,6 +7,9 @@
 
 namespace understudy {
 
+/// Bytes of an activation and of a weight.
+inline constexpr double kTrainedValueBytes = 2;
+
 /// Bytes, exact up to 2^53.
 struct StageMemory {
   double weights = 0;

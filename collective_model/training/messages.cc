@@ -1,18 +1,15 @@
 #include "collective_model/training/messages.h"
 
+#include "collective_model/training/memory.h"
+
 namespace understudy {
 namespace {
-
-using Group = TrainingGroup;
-using Transfer = TrainingTransfer;
-
-constexpr double kValue = 2;  ///< bytes of an activation and of a weight
 
 class StageMessages {
  public:
   StageMessages(const Transformer& model, const Parallel& parallel, uint32_t stage)
       : model_(model), parallel_(parallel), stage_(stage) {
-    values_ = kValue * parallel.micro_batch * model.sequence * model.hidden;
+    values_ = kTrainedValueBytes * parallel.micro_batch * model.sequence * model.hidden;
     held_ = static_cast<double>(rank_parameters(model, parallel, stage));
     layer_ = static_cast<double>(layer_parameters(model).of_rank(parallel.tp));
     layers_ = chunk_layers(model, parallel);
@@ -23,7 +20,7 @@ class StageMessages {
     const uint64_t times = parallel_.micro_batches();
     if (parallel_.zero == 1 || parallel_.zero == 2) {
       begin(MessagePhase::Kind::kBefore);
-      data(Transfer::kAllGather, "weights", kValue * held_);
+      data(Transfer::kAllGather, "weights", kTrainedValueBytes * held_);
     }
     for (uint32_t chunk = 0; chunk < parallel_.chunks; ++chunk) {
       begin(MessagePhase::Kind::kForward, chunk, times);
@@ -40,6 +37,9 @@ class StageMessages {
   }
 
  private:
+  using Group = TrainingGroup;
+  using Transfer = TrainingTransfer;
+
   bool first(uint32_t chunk) const { return stage_ == 0 && chunk == 0; }
   bool last(uint32_t chunk) const {
     return stage_ + 1 == parallel_.pp && chunk + 1 == parallel_.chunks;
@@ -79,8 +79,9 @@ class StageMessages {
              "embedding", values_);
     }
     if (parallel_.zero == 3) {
-      if (ends_of(chunk) > 0) data(Transfer::kAllGather, "weights of the ends", kValue * ends_of(chunk));
-      data(Transfer::kAllGather, "weights of a layer", kValue * layer_, layers_);
+      if (ends_of(chunk) > 0)
+        data(Transfer::kAllGather, "weights of the ends", kTrainedValueBytes * ends_of(chunk));
+      data(Transfer::kAllGather, "weights of a layer", kTrainedValueBytes * layer_, layers_);
     }
     layers_forward("attention, network");
     if (!last(chunk)) return pipeline(Transfer::kSend, "activations");
@@ -98,10 +99,12 @@ class StageMessages {
     } else {
       tensor(Transfer::kAllReduce, "output layer's input", values_);
     }
-    if (parallel_.zero == 3) data(Transfer::kAllGather, "weights of a layer", kValue * layer_, layers_);
+    if (parallel_.zero == 3)
+      data(Transfer::kAllGather, "weights of a layer", kTrainedValueBytes * layer_, layers_);
     if (parallel_.recompute == Recompute::kFull) layers_forward("attention, network once more");
     if (parallel_.sequence_parallel) {
-      tensor(Transfer::kAllGather, "gradients of network, attention", values_, uint64_t{2} * layers_);
+      tensor(Transfer::kAllGather, "gradients of network, attention", values_,
+             uint64_t{2} * layers_);
       tensor(Transfer::kAllGather, "saved inputs of network, attention", values_,
              uint64_t{2} * layers_);
       tensor(Transfer::kReduceScatter, "inputs of network, attention", values_,
@@ -159,14 +162,14 @@ double TrainingMessage::sent(uint32_t ranks) const {
   const double part = (ranks - 1.0) / ranks;
   const double all = bytes * static_cast<double>(count);
   switch (transfer) {
-    case Transfer::kAllReduce:
+    case TrainingTransfer::kAllReduce:
       return 2 * part * all;
-    case Transfer::kAllGather:
-    case Transfer::kReduceScatter:
+    case TrainingTransfer::kAllGather:
+    case TrainingTransfer::kReduceScatter:
       return part * all;
-    case Transfer::kSend:
+    case TrainingTransfer::kSend:
       return all;
-    case Transfer::kReceive:
+    case TrainingTransfer::kReceive:
       break;
   }
   return 0;
@@ -174,11 +177,11 @@ double TrainingMessage::sent(uint32_t ranks) const {
 
 uint32_t ranks_of(const TrainingMessage& message, const Parallel& parallel) {
   switch (message.group) {
-    case Group::kTensor:
+    case TrainingGroup::kTensor:
       return parallel.tp;
-    case Group::kData:
+    case TrainingGroup::kData:
       return parallel.dp;
-    case Group::kPipeline:
+    case TrainingGroup::kPipeline:
       break;
   }
   return 2;  // a message's ends, and both ends of the pipeline
@@ -196,8 +199,7 @@ TrainingTraffic traffic_of(const std::vector<MessagePhase>& phases, const Parall
     for (const TrainingMessage& message : phase.messages) {
       if (message.group != group) continue;
       traffic.operations += message.count * phase.times;
-      traffic.bytes +=
-          message.sent(ranks_of(message, parallel)) * static_cast<double>(phase.times);
+      traffic.bytes += message.sent(ranks_of(message, parallel)) * static_cast<double>(phase.times);
     }
   }
   return traffic;

@@ -14,13 +14,13 @@ namespace understudy {
 
 struct Parallel {
   uint32_t tp = 1, pp = 1, dp = 1;
-  uint32_t chunks = 1;  ///< of each stage
+  uint32_t chunks = 1;        ///< of each stage
   uint32_t micro_batch = 1;   ///< sequences
   uint64_t global_batch = 1;  ///< sequences of an iteration
   PipelineSchedule schedule = PipelineSchedule::k1f1b;
   bool sequence_parallel = false;  ///< what tensor parallelism leaves whole is divided by tokens
   Recompute recompute = Recompute::kNone;
-  uint32_t zero = 0;            ///< ZeRO's stage, arXiv 1910.02054; 1: Megatron's distributed optimizer
+  uint32_t zero = 0;  ///< ZeRO's stage, arXiv 1910.02054; 1: Megatron's distributed optimizer
   uint32_t gradient_bytes = 4;  ///< of a gradient: 4 of fp32, 2 of bf16
 
   uint64_t gpus() const { return uint64_t{tp} * pp * dp; }

@@ -5,7 +5,7 @@
 namespace understudy {
 namespace {
 
-struct Preset {
+struct ShapePreset {
   std::string_view name;
   Transformer shape;
 };
@@ -48,7 +48,7 @@ constexpr Transformer llama3(uint32_t layers, uint32_t hidden, uint32_t heads,
                 .sequence = 8192});
 }
 
-constexpr Preset kPresets[] = {
+constexpr ShapePreset kShapes[] = {
     {"gpt3-125m", gpt3(12, 768, 12)},
     {"gpt3-350m", gpt3(24, 1024, 16)},
     {"gpt3-760m", gpt3(24, 1536, 16)},
@@ -64,7 +64,7 @@ constexpr Preset kPresets[] = {
     {"llama3-405b", llama3(126, 16384, 128, 53248)},
 };
 
-uint64_t norm(const Transformer& model) {
+uint64_t norm_parameters(const Transformer& model) {
   return (model.rms_norm ? 1 : 2) * uint64_t{model.hidden};
 }
 
@@ -77,13 +77,13 @@ uint64_t first_width(const Transformer& model) {
 
 std::vector<std::string_view> transformer_presets() {
   std::vector<std::string_view> names;
-  for (const Preset& preset : kPresets) names.push_back(preset.name);
+  for (const ShapePreset& preset : kShapes) names.push_back(preset.name);
   return names;
 }
 
 std::optional<Transformer> find_transformer(std::string_view name) {
-  const auto* preset = std::ranges::find(kPresets, name, &Preset::name);
-  if (preset == std::end(kPresets)) return std::nullopt;
+  const auto* preset = std::ranges::find(kShapes, name, &ShapePreset::name);
+  if (preset == std::end(kShapes)) return std::nullopt;
   return preset->shape;
 }
 
@@ -98,7 +98,7 @@ uint64_t layer_matrices(const Transformer& model) {
 
 Parameters layer_parameters(const Transformer& model) {
   const uint64_t h = model.hidden;
-  Parameters sum{layer_matrices(model), 2 * norm(model)};
+  Parameters sum{layer_matrices(model), 2 * norm_parameters(model)};
   if (model.biases) {
     sum += {h + 2 * key_width(model) + first_width(model), 2 * h};
   }
@@ -112,7 +112,7 @@ Parameters embedding_parameters(const Transformer& model) {
 
 Parameters output_parameters(const Transformer& model) {
   const uint64_t words = model.vocabulary * uint64_t{model.hidden};
-  return {model.tied_embeddings ? 0 : words, norm(model)};
+  return {model.tied_embeddings ? 0 : words, norm_parameters(model)};
 }
 
 uint64_t model_parameters(const Transformer& model) {

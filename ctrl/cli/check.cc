@@ -14,12 +14,19 @@ void add_check(CLI::App& app, int& status) {
   auto path = std::make_shared<std::string>();
   command->add_option("config", *path, "Configuration (TOML)")->required();
   command->footer(
-      "A configuration is bad if none of simulate, run, predict and topo can do anything with it.\n"
+      "A configuration is bad if none of simulate, run, predict, topo and workload show can do "
+      "anything with it.\n"
       "Example: understudy check configs/quickstart.toml");
   command->callback([path, &status] {
     status = kExitBadInput;
-    const auto config = load_or_complain(*path);
+    const auto config = load_with_model(*path);
     if (!config) return;
+    if (config->training) {
+      std::printf("%s: good: a training job on %llu GPUs, for workload show only\n", path->c_str(),
+                  static_cast<unsigned long long>(config->training->parallel.gpus()));
+      status = kExitOk;
+      return;
+    }
     // Networks that have no model but in closed form are for predict.
     const bool predicted = all_emulated(*config) && !why_not({*config}, RunClock::kVirtual).empty();
     const auto simulated = compile_scenario({*config}, RunClock::kVirtual);

@@ -36,6 +36,7 @@ void add_calibrate(CLI::App& app, int& status);
 void add_feed(CLI::App& app, int& status);
 void add_env(CLI::App& app, int& status);
 void add_status(CLI::App& app, int& status);
+void add_workload(CLI::App& app, int& status);
 
 /// What simulate and run share.
 struct RunArguments {
@@ -69,6 +70,8 @@ std::optional<SeriesOptions> series_or_complain(const Scenario& scenario,
                                                 const SeriesArguments& arguments, int& status);
 
 /// Loads and checks; prints every error to stderr. Nothing on errors.
+std::optional<Config> load_with_model(const std::string& path);
+/// The same for commands that carry out no [model]: one is an error too.
 std::optional<Config> load_or_complain(const std::string& path);
 /// The configuration with its scenarios and the seed; prints every error. Nothing on errors.
 std::optional<Config> load_or_complain(const RunArguments& arguments);

@@ -1,5 +1,5 @@
 // The command line: understudy check | topo | schedule | predict | compare | fct | calibrate |
-// feed | env | simulate | run | command | status.
+// feed | env | simulate | run | command | status | workload.
 // Exit status: 0 work was done and was right,
 // 2 bad configuration or input, 3 ran but not faithful, 1 anything else.
 #include <CLI/CLI.hpp>
@@ -63,6 +63,7 @@ int main(int argc, char** argv) {
   add_run(app, status);
   add_command(app, status);
   add_status(app, status);
+  add_workload(app, status);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& e) {  // --help, --version

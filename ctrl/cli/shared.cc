@@ -77,7 +77,7 @@ void add_run_arguments(CLI::App& command, RunArguments& arguments) {
   command.add_flag("--quiet", arguments.quiet, "Print errors and the verdict only");
 }
 
-std::optional<Config> load_or_complain(const std::string& path) {
+std::optional<Config> load_with_model(const std::string& path) {
   ConfigResult config = load_config(path);
   if (!config) {
     std::fputs(describe(config.error()).c_str(), stderr);
@@ -101,6 +101,16 @@ std::optional<Config> load_or_complain(const std::string& path) {
     return std::nullopt;
   }
   return std::move(*config);
+}
+
+std::optional<Config> load_or_complain(const std::string& path) {
+  auto config = load_with_model(path);
+  if (!config || !config->training) return config;
+  std::fprintf(stderr,
+               "%s:%u: model: this command does not carry out training jobs yet; `understudy "
+               "workload show` says what one amounts to\n",
+               path.c_str(), config->training->line);
+  return std::nullopt;
 }
 
 bool lists_operations(const Config& config, const char* command) {

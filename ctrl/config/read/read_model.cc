@@ -101,8 +101,8 @@ void read_quantity(TableReader& table, std::string_view key, std::initializer_li
     out = all;
     return;
   }
-  std::string allowed = "expected a number with its unit in quotes, as in \"" + std::string(example) +
-                        "\"; units are ";
+  std::string allowed = "expected a number with its unit in quotes, as in \"" +
+                        std::string(example) + "\"; units are ";
   for (const Unit& known : units) {
     if (known.name != units.begin()->name) allowed += ", ";
     allowed += known.name;

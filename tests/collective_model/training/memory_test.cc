@@ -1,0 +1,174 @@
+// Memory of a GPU: values that papers give to the last digit, and llm-analysis' output.
+#include "collective_model/training/memory.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/collective_model/training/csv_rows.h"
+
+namespace understudy {
+namespace {
+
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+
+struct Published {
+  const char* name;
+  Transformer model;
+  Parallel parallel;
+};
+
+Transformer gpt(uint32_t layers, uint32_t hidden, uint32_t heads) {
+  return {.layers = layers,
+          .hidden = hidden,
+          .heads = heads,
+          .kv_groups = heads,
+          .feed_forward = 4 * hidden,
+          .vocabulary = 51200,
+          .sequence = 2048};
+}
+
+/// The models of arXiv 2205.05198, table 3.
+std::vector<Published> published() {
+  return {{"megatron-22B", gpt(48, 6144, 64), {.tp = 8, .micro_batch = 4, .global_batch = 4}},
+          {"turing-530B",
+           gpt(105, 20480, 128),
+           {.tp = 8,
+            .pp = 35,
+            .chunks = 3,
+            .global_batch = 280,
+            .schedule = PipelineSchedule::kInterleaved}}};
+}
+
+TEST(TrainingMemory, IsThatOfThePapersFigureToTheLastDigit) {
+  const std::vector<CsvRow> rows = csv_rows("workloads/published/seqsel_memory.csv");
+  const std::vector<Published> cases = published();
+  ASSERT_EQ(rows.size(), cases.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const Transformer& model = cases[i].model;
+    const Parallel& parallel = cases[i].parallel;
+    SCOPED_TRACE(cases[i].name);
+    ASSERT_EQ(rows[i].text("model"), cases[i].name);
+    ASSERT_TRUE(misfits(model, parallel).empty());
+    // The figure has the layers' matrices alone.
+    const double matrices = static_cast<double>(layer_matrices(model)) * model.layers /
+                            (parallel.tp * parallel.pp);
+    EXPECT_EQ(state_memory(matrices, parallel).all() / kGiB,
+              rows[i].real("params_and_optimizer_GiB"));
+    const double plain = stage_memory(model, parallel, 0).activations / kGiB;
+    EXPECT_EQ(plain, rows[i].real("activations_tp_only_GiB"));
+    Parallel divided = parallel;
+    divided.sequence_parallel = true;
+    const auto percent = [&] {
+      return 100 * stage_memory(model, divided, 0).activations / kGiB / plain;
+    };
+    EXPECT_NEAR(percent(), rows[i].real("seq_percent"), 0.005);
+    divided.recompute = Recompute::kSelective;
+    EXPECT_EQ(stage_memory(model, divided, 0).activations / kGiB,
+              rows[i].real("activations_sp_selective_GiB"));
+    divided.sequence_parallel = false;
+    EXPECT_NEAR(percent(), rows[i].real("selective_percent"), 0.005);
+    divided.recompute = Recompute::kFull;
+    EXPECT_NEAR(percent(), rows[i].real("full_percent"), 0.005);
+  }
+}
+
+/// arXiv 1910.02054, figure 1: 7.5e9 parameters on 64 GPUs, gradients of 2 bytes.
+TEST(TrainingMemory, ZeroDividesWhatItsStageSays) {
+  Parallel parallel{.dp = 64, .global_batch = 64, .gradient_bytes = 2};
+  const double expected[] = {120, 31.40625, 16.640625, 1.875};
+  for (uint32_t stage = 0; stage <= 3; ++stage) {
+    parallel.zero = stage;
+    EXPECT_DOUBLE_EQ(state_memory(7.5e9, parallel).all() / 1e9, expected[stage]) << stage;
+  }
+}
+
+/// Megatron's distributed optimizer: 6 + 12/d bytes a parameter with gradients of fp32.
+TEST(TrainingMemory, TheDistributedOptimizerIsZerosFirstStage) {
+  const Parallel parallel{.dp = 8, .global_batch = 8, .zero = 1};
+  EXPECT_DOUBLE_EQ(state_memory(1e9, parallel).all(), (6 + 12.0 / 8) * 1e9);
+}
+
+TEST(TrainingMemory, AgreesWithLlmAnalysis) {
+  constexpr double kShare = 1e-3;
+  for (const CsvRow& row : csv_rows("workloads/llm_analysis/cases.csv")) {
+    SCOPED_TRACE(row.text("model") + " zero " + row.text("zero"));
+    Transformer model = gpt(row.number("layers"), row.number("hidden"), row.number("heads"));
+    model.vocabulary = row.number("vocabulary");
+    model.sequence = row.number("sequence");
+    model.biases = model.positions = false;
+    model.rms_norm = true;
+    const std::string& again = row.text("recompute");
+    Parallel parallel{.tp = row.number("tp"),
+                      .pp = row.number("pp"),
+                      .dp = row.number("dp"),
+                      .micro_batch = row.number("micro_batch"),
+                      .sequence_parallel = true,
+                      .recompute = again == "full"        ? Recompute::kFull
+                                   : again == "selective" ? Recompute::kSelective
+                                                          : Recompute::kNone,
+                      .zero = row.number("zero")};
+    parallel.global_batch =
+        uint64_t{parallel.micro_batch} * parallel.dp * row.number("micro_batches");
+    ASSERT_TRUE(misfits(model, parallel).empty());
+
+    EXPECT_EQ(static_cast<double>(model_parameters(model)), row.real("parameters"));
+    double flops = iteration_flops(model, parallel.recompute, parallel.micro_batch);
+    // It computes the logits again too.
+    if (parallel.recompute == Recompute::kFull) flops += parallel.micro_batch * output_flops(model);
+    EXPECT_NEAR(flops / row.real("flops_per_micro_batch"), 1, 1e-12);
+    const StageMemory memory = stage_memory(model, parallel, 0);
+    EXPECT_NEAR(memory.weights / row.real("weights"), 1, kShare);
+    EXPECT_NEAR(memory.gradients / row.real("gradients"), 1, kShare);
+    EXPECT_NEAR(memory.optimizer / row.real("optimizer"), 1, kShare);
+    if (parallel.recompute == Recompute::kFull) {
+      EXPECT_EQ(memory.activations, row.real("checkpoints"));
+    }
+  }
+}
+
+/// The embedding's copy, the last norm and the logits lie on the last stage only.
+TEST(TrainingMemory, TheEndsHaveMoreThanTheStagesBetween) {
+  const Transformer model = gpt(8, 1024, 16);
+  const Parallel parallel{.tp = 2, .pp = 4, .global_batch = 8};
+  const uint64_t layers = layer_parameters(model).of_rank(2) * 2;
+  EXPECT_EQ(rank_parameters(model, parallel, 0), layers + 51200 * 1024 / 2 + 2048 * 1024);
+  EXPECT_EQ(rank_parameters(model, parallel, 1), layers);
+  EXPECT_EQ(rank_parameters(model, parallel, 3), layers + 51200 * 1024 / 2 + 2 * 1024);
+  const double values = 2048.0 * 1024;
+  // Four micro-batches' masks of dropout; one's input of the norm and of the output layer, and logits.
+  EXPECT_EQ(stage_memory(model, parallel, 0).ends, 4 * values);
+  EXPECT_EQ(stage_memory(model, parallel, 1).ends, 0);
+  EXPECT_EQ(stage_memory(model, parallel, 3).ends, 4 * values + 4 * 2048.0 * 51200 / 2);
+  EXPECT_EQ(stage_memory(model, parallel, 1).activations,
+            3 * 2 * layer_activations(model, parallel));
+}
+
+/// Groups of keys keep less, a gated network a third more, and nothing keeps masks without dropout.
+TEST(TrainingMemory, ActivationsOfALlama) {
+  const Transformer model = *find_transformer("llama2-70b");
+  Parallel parallel{.tp = 8, .recompute = Recompute::kSelective};
+  const double sbh = 4096.0 * 8192;
+  EXPECT_EQ(layer_activations(model, parallel),
+            8 * sbh + 2 * sbh * (2 + 2.0 / 8) / 8 + 6 * 4096.0 * 28672 / 8);
+  parallel.recompute = Recompute::kNone;
+  EXPECT_EQ(layer_activations(model, parallel),
+            8 * sbh + 2 * sbh * (2 + 2.0 / 8) / 8 + 6 * 4096.0 * 28672 / 8 +
+                2 * 64 * 4096.0 * 4096 / 8);
+}
+
+TEST(TrainingMemory, WhatExistsForAMoment) {
+  const Transformer model = gpt(8, 1024, 16);
+  Parallel parallel{.dp = 4, .global_batch = 4};
+  EXPECT_EQ(stage_memory(model, parallel, 0).working, 0);
+  const double all = layer_activations(model, parallel);
+  parallel.recompute = Recompute::kFull;
+  EXPECT_EQ(stage_memory(model, parallel, 0).working, all);
+  parallel.recompute = Recompute::kSelective;
+  EXPECT_EQ(stage_memory(model, parallel, 0).working, all - layer_activations(model, parallel));
+  parallel.recompute = Recompute::kNone;
+  parallel.zero = 3;
+  EXPECT_EQ(stage_memory(model, parallel, 0).working,
+            2 * 2 * static_cast<double>(layer_parameters(model).all()));
+}
+
+}  // namespace
+}  // namespace understudy
