@@ -84,7 +84,8 @@ enum class Recompute : uint8_t {
 };
 
 /// Of an iteration over `batch` sequences, on all GPUs together: forward once, backward twice that, and
-/// what is computed again. Arrays of scores count in full, although half of them is masked.
+/// what is computed again: scores once. (arXiv 2205.05198, appendix, counts three times as much for
+/// scores.) They count in full, although half of them is masked.
 double iteration_flops(const Transformer& model, Recompute recompute, uint64_t batch);
 
 }  // namespace understudy

@@ -27,7 +27,7 @@ inline std::vector<CsvRow> csv_rows(const std::string& file) {
   std::ifstream in(std::string(UNDERSTUDY_TEST_DATA "/") + file);
   const auto cells_of = [](const std::string& line) {
     std::vector<std::string> cells;
-    std::istringstream stream(line);
+    std::istringstream stream(line.substr(0, line.find('\r')));
     for (std::string cell; std::getline(stream, cell, ',');) cells.push_back(cell);
     return cells;
   };
