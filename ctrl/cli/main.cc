@@ -19,8 +19,9 @@ namespace {
 
 /// The option or command that is not known, with the nearest one that is; empty if all are.
 std::string mistake_of(const CLI::App& app) {
-  const auto chosen = app.get_subcommands();
-  const CLI::App& command = chosen.empty() ? app : *chosen.front();
+  const CLI::App* chosen = &app;
+  while (!chosen->get_subcommands().empty()) chosen = chosen->get_subcommands().front();
+  const CLI::App& command = *chosen;
   const std::vector<std::string> left = app.remaining(true);
   const auto option = std::ranges::find_if(
       left, [](const std::string& word) { return word.starts_with('-') && word != "--"; });
@@ -32,9 +33,9 @@ std::string mistake_of(const CLI::App& app) {
     }
     return "unknown option \"" + name + "\"" + suggest(name, {known.begin(), known.end()});
   }
-  if (left.empty() || !chosen.empty()) return "";
   std::vector<std::string> known;
-  for (const CLI::App* c : app.get_subcommands({})) known.push_back(c->get_name());
+  for (const CLI::App* c : command.get_subcommands({})) known.push_back(c->get_name());
+  if (left.empty() || known.empty()) return "";
   return "unknown command \"" + left.front() + "\"" +
          suggest(left.front(), {known.begin(), known.end()});
 }

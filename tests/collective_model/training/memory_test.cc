@@ -49,8 +49,8 @@ TEST(TrainingMemory, IsThatOfThePapersFigureToTheLastDigit) {
     ASSERT_EQ(rows[i].text("model"), cases[i].name);
     ASSERT_TRUE(misfits(model, parallel).empty());
     // The figure has the layers' matrices alone.
-    const double matrices = static_cast<double>(layer_matrices(model)) * model.layers /
-                            (parallel.tp * parallel.pp);
+    const double matrices =
+        static_cast<double>(layer_matrices(model)) * model.layers / (parallel.tp * parallel.pp);
     EXPECT_EQ(state_memory(matrices, parallel).all() / kGiB,
               rows[i].real("params_and_optimizer_GiB"));
     const double plain = stage_memory(model, parallel, 0).activations / kGiB;
@@ -142,9 +142,9 @@ TEST(TrainingMemory, ActivationsOfALlama) {
   EXPECT_EQ(layer_activations(model, parallel),
             8 * sbh + 2 * sbh * (2 + 2.0 / 8) / 8 + 6 * 4096.0 * 28672 / 8);
   parallel.recompute = Recompute::kNone;
-  EXPECT_EQ(layer_activations(model, parallel),
-            8 * sbh + 2 * sbh * (2 + 2.0 / 8) / 8 + 6 * 4096.0 * 28672 / 8 +
-                2 * 64 * 4096.0 * 4096 / 8);
+  EXPECT_EQ(
+      layer_activations(model, parallel),
+      8 * sbh + 2 * sbh * (2 + 2.0 / 8) / 8 + 6 * 4096.0 * 28672 / 8 + 2 * 64 * 4096.0 * 4096 / 8);
 }
 
 TEST(TrainingMemory, WhatExistsForAMoment) {

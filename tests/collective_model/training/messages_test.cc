@@ -15,7 +15,8 @@ uint64_t count(const std::vector<MessagePhase>& phases, TrainingGroup group,
   uint64_t sum = 0;
   for (const MessagePhase& phase : phases) {
     for (const TrainingMessage& m : phase.messages) {
-      if (m.group == group && m.transfer == transfer && m.bytes == bytes) sum += m.count * phase.times;
+      if (m.group == group && m.transfer == transfer && m.bytes == bytes)
+        sum += m.count * phase.times;
     }
   }
   return sum;
@@ -43,8 +44,8 @@ TEST(TrainingMessages, TensorParallelismReducesFourTimesALayer) {
     const uint64_t ends = stage == 0 || stage == 3 ? 6 : 0;
     EXPECT_EQ(count(phases, kTensor, kAllReduce, kValues), layers + ends);
     EXPECT_EQ(count(phases, kTensor, kAllReduce, 4.0 * 2 * 2048), stage == 3 ? 3u * 6 : 0u);
-    const double reduced = static_cast<double>(layers + ends) * kValues +
-                           (stage == 3 ? 18.0 * 4 * 2 * 2048 : 0);
+    const double reduced =
+        static_cast<double>(layers + ends) * kValues + (stage == 3 ? 18.0 * 4 * 2 * 2048 : 0);
     EXPECT_DOUBLE_EQ(traffic_of(phases, parallel, kTensor).bytes, reduced * 2 * 7 / 8);
   }
 }
@@ -90,12 +91,12 @@ TEST(TrainingMessages, FullRecomputationRepeatsTheForwardsOnes) {
 /// 2 m v at each boundary; the last stage's next one is the first where there are chunks.
 TEST(TrainingMessages, PipelinesSendOncePerChunkAndWay) {
   for (const uint32_t chunks : {1u, 2u, 4u}) {
-    const Parallel parallel{.pp = 4,
-                            .chunks = chunks,
-                            .micro_batch = 2,
-                            .global_batch = 16,
-                            .schedule = chunks == 1 ? PipelineSchedule::k1f1b
-                                                    : PipelineSchedule::kInterleaved};
+    const Parallel parallel{
+        .pp = 4,
+        .chunks = chunks,
+        .micro_batch = 2,
+        .global_batch = 16,
+        .schedule = chunks == 1 ? PipelineSchedule::k1f1b : PipelineSchedule::kInterleaved};
     const uint64_t all = uint64_t{2} * 8 * chunks;
     const uint64_t ends = all - 8;  // the model's first input and last output go nowhere
     for (const auto& [stage, sent] : {std::pair{0u, ends}, {1u, all}, {2u, all}, {3u, ends}}) {

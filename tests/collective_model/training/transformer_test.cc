@@ -29,8 +29,8 @@ TEST(Transformer, MegatronsTableOfModels) {
     // Equation 2 leaves the last norm out.
     EXPECT_EQ(static_cast<double>(model_parameters(model)),
               12 * l * h * h + 13 * l * h + (V + s) * h + 2 * h);
-    EXPECT_NEAR(static_cast<double>(model_parameters(model)) / 1e9,
-                row.real("derived_params_e9"), 0.0006);
+    EXPECT_NEAR(static_cast<double>(model_parameters(model)) / 1e9, row.real("derived_params_e9"),
+                0.0006);
     const double flops = iteration_flops(model, Recompute::kFull, row.number("batch"));
     EXPECT_NEAR(flops / row.real("derived_flops_per_iteration"), 1, 1e-12);
     const double seconds = flops / row.real("gpus") / row.real("tflops_per_gpu") / 1e12;

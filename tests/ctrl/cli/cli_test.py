@@ -12,7 +12,7 @@ import subprocess
 import unittest
 from command_line import GOOD, NO_DPDK, QUICKSTART, UNDERSTUDY, CommandLine, lacks_dpdk
 
-COMMANDS = ("check", "topo", "schedule", "predict", "calibrate", "feed", "simulate", "run", "command", "fct")
+COMMANDS = ("check", "topo", "schedule", "predict", "calibrate", "feed", "simulate", "run", "command", "fct", "workload")
 # What is done to the good configuration, and what the message must contain.
 BAD_CONFIGS = {
     "malformed TOML": (("v4 = ", "v4 == "), ("bad.toml:4",)),

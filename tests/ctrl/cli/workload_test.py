@@ -81,6 +81,8 @@ class Workloads(CommandLine):
         self.expect_bad(self.run_it("workload", "show", self.config(name="good.toml")), "there is no [model] to show")
         self.expect_bad(self.run_it("workload", "show"), "required")
         self.expect_bad(self.run_it("workload"), "subcommand")
+        self.expect_bad(self.run_it("workload", "shw", LLAMA), 'unknown command "shw" (did you mean "show"?)')
+        self.expect_bad(self.run_it("workload", "show", LLAMA, "--jsn"), 'unknown option "--jsn" (did you mean "--json"?)')
 
     def test_other_commands(self):
         """check says that it is good; no other one ignores it."""

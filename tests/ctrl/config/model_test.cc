@@ -61,7 +61,8 @@ TEST(ConfigModel, AShapeOfItsOwnIsAGptUnlessItSaysOtherwise) {
 }
 
 TEST(ConfigModel, TheReferenceShowsEveryKey) {
-  const ConfigResult result = load_config(UNDERSTUDY_TEST_DATA "/../../configs/training/reference.toml");
+  const ConfigResult result =
+      load_config(UNDERSTUDY_TEST_DATA "/../../configs/training/reference.toml");
   ASSERT_TRUE(result) << describe(result.error());
   EXPECT_EQ(result->training->model, *find_transformer("gpt3-13b"));
   const Parallel expected{.tp = 4,
@@ -106,7 +107,8 @@ TEST(ConfigModel, WhatIsRefused) {
        "model.sequence: found nothing: the key is missing"},
       {model + "expert = 8#!\n", "model.expert: found an unknown key"},
       {model + "[parallel]\ncp = 2#!\n", "parallel.cp: found an unknown key (did you mean"},
-      {model + "[parallel]\nzero = 4#!\n", "parallel.zero: found 4: expected an integer from 0 to 3"},
+      {model + "[parallel]\nzero = 4#!\n",
+       "parallel.zero: found 4: expected an integer from 0 to 3"},
       {model + "[parallel]\nschedule = \"1f1\"#!\n",
        "parallel.schedule: found \"1f1\" (did you mean \"1f1b\"?)"},
       {model + "[parallel]\ntp = 64#!\n", "parallel.tp: found 64: it must divide heads, 96"},
@@ -146,8 +148,7 @@ TEST(ConfigModel, WhatIsRefused) {
     ASSERT_FALSE(result);
     ASSERT_EQ(result.error().size(), 1u) << describe(result.error());
     EXPECT_EQ(result.error()[0].line, marked_line(text)) << describe(result.error());
-    EXPECT_NE(result.error()[0].text().find(error), std::string::npos)
-        << describe(result.error());
+    EXPECT_NE(result.error()[0].text().find(error), std::string::npos) << describe(result.error());
   }
 }
 
