@@ -80,7 +80,7 @@ TEST(ConfigModel, TheReferenceShowsEveryKey) {
   ASSERT_TRUE(result->training->gpu);
   EXPECT_EQ(result->training->gpu->flops, 312e12);
   EXPECT_EQ(result->training->gpu->memory, uint64_t{80} << 30);
-  EXPECT_EQ(result->training->gpu->memory_bandwidth, 2.039e12);
+  EXPECT_DOUBLE_EQ(result->training->gpu->memory_bandwidth, 2.039e12);
   EXPECT_EQ(result->training->gpu->efficiency, 0.45);
 }
 
@@ -101,8 +101,8 @@ TEST(ConfigModel, WhatIsRefused) {
     std::string tables;
     const char* error;
   } cases[] = {
-      {"[model]\npreset = \"llama2-71b\"#!\n",
-       "model.preset: found \"llama2-71b\" (did you mean \"llama2-70b\"?)"},
+      {"[model]\npreset = \"llama2-70bb\"#!\n",
+       "model.preset: found \"llama2-70bb\" (did you mean \"llama2-70b\"?)"},
       {"[model]#!\nlayers = 2\nhidden = 64\nheads = 4\nvocabulary = 128\n",
        "model.sequence: found nothing: the key is missing"},
       {model + "expert = 8#!\n", "model.expert: found an unknown key"},

@@ -298,11 +298,26 @@ std::vector<NodeId> ReadContext::resolve_all(TableReader& table, std::string_vie
   return {};
 }
 
+namespace {
+
+/// Whether the file tells of a training job and of nothing that nodes take part in.
+bool is_model_alone(TableReader& root) {
+  const auto has = [&](const char* key) { return root.any(key) != nullptr; };
+  constexpr const char* kModel[] = {"model", "parallel", "gpu"};
+  constexpr const char* kOfNodes[] = {"topology", "intra_node", "port",  "service", "client",
+                                      "job",      "traffic",    "fault", "event",   "drill"};
+  return std::ranges::any_of(kModel, has) && std::ranges::none_of(kOfNodes, has);
+}
+
+}  // namespace
+
 void read_nodes(TableReader& root, ReadContext& context) {
   for (const TomlNode* prefix : root.tables("prefix")) read_prefix(*prefix, context);
   const auto nodes = root.tables("node");
   if (nodes.empty()) {
-    root.require("node", "a configuration needs at least one [[node]]");
+    if (!is_model_alone(root)) {
+      root.require("node", "a configuration needs at least one [[node]]");
+    }
     context.nodes_complete = false;
   }
   for (const TomlNode* node : nodes) read_node(*node, context);
