@@ -10,7 +10,7 @@ namespace {
 
 struct GpuPreset {
   std::string_view name;
-  Gpu gpu;
+  TrainingGpu gpu;
 };
 
 constexpr uint64_t kGiB = uint64_t{1} << 30;
@@ -25,11 +25,11 @@ struct PassWork {
   double bytes = 0;
 };
 
-double seconds(const PassWork& work, const Gpu& gpu) {
+double seconds(const PassWork& work, const TrainingGpu& gpu) {
   return std::max(work.flops / (gpu.flops * gpu.efficiency), work.bytes / gpu.memory_bandwidth);
 }
 
-ChunkSeconds of_layers(const Transformer& model, const Parallel& parallel, const Gpu& gpu) {
+ChunkSeconds of_layers(const Transformer& model, const Parallel& parallel, const TrainingGpu& gpu) {
   const LayerFlops flops = layer_flops(model);
   const double share = parallel.micro_batch / static_cast<double>(parallel.tp);
   const double matrices = flops.matrices * share, scores = flops.scores * share;
@@ -50,7 +50,7 @@ ChunkSeconds of_layers(const Transformer& model, const Parallel& parallel, const
 }
 
 /// Of the output layer and the loss.
-ChunkSeconds of_output(const Transformer& model, const Parallel& parallel, const Gpu& gpu) {
+ChunkSeconds of_output(const Transformer& model, const Parallel& parallel, const TrainingGpu& gpu) {
   const double share = parallel.micro_batch / static_cast<double>(parallel.tp);
   const double flops = output_flops(model) * share;
   const double words = static_cast<double>(model.vocabulary) * model.hidden / parallel.tp;
@@ -69,14 +69,14 @@ std::vector<std::string_view> gpu_presets() {
   return names;
 }
 
-std::optional<Gpu> find_gpu(std::string_view name) {
+std::optional<TrainingGpu> find_gpu(std::string_view name) {
   const auto* preset = std::ranges::find(kGpuPresets, name, &GpuPreset::name);
   if (preset == std::end(kGpuPresets)) return std::nullopt;
   return preset->gpu;
 }
 
-ChunkSeconds chunk_seconds(const Transformer& model, const Parallel& parallel, const Gpu& gpu,
-                           uint32_t stage, uint32_t chunk) {
+ChunkSeconds chunk_seconds(const Transformer& model, const Parallel& parallel,
+                           const TrainingGpu& gpu, uint32_t stage, uint32_t chunk) {
   ChunkSeconds sum = of_layers(model, parallel, gpu);
   if (stage + 1 == parallel.pp && chunk + 1 == parallel.chunks) {
     const ChunkSeconds output = of_output(model, parallel, gpu);
@@ -87,7 +87,7 @@ ChunkSeconds chunk_seconds(const Transformer& model, const Parallel& parallel, c
   return sum;
 }
 
-double optimizer_seconds(const Transformer& model, const Parallel& parallel, const Gpu& gpu,
+double optimizer_seconds(const Transformer& model, const Parallel& parallel, const TrainingGpu& gpu,
                          uint32_t stage) {
   const double held = static_cast<double>(rank_parameters(model, parallel, stage));
   const double own = parallel.zero > 0 ? held / parallel.dp : held;
@@ -96,7 +96,7 @@ double optimizer_seconds(const Transformer& model, const Parallel& parallel, con
 }
 
 Result<ComputeTime> compute_time(const Transformer& model, const Parallel& parallel,
-                                 const Gpu& gpu) {
+                                 const TrainingGpu& gpu) {
   constexpr double kMostSeconds = 4e6;  // of a stage; picoseconds in 64 bits last for 9e6
   PipelineTimes times;
   ComputeTime result;

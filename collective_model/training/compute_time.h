@@ -11,7 +11,7 @@
 
 namespace understudy {
 
-struct Gpu {
+struct TrainingGpu {
   double flops = 0;             ///< a second at most, of 2-byte values in dense matrices
   uint64_t memory = 0;          ///< bytes
   double memory_bandwidth = 0;  ///< bytes a second
@@ -21,7 +21,7 @@ struct Gpu {
 /// Names of the GPUs below, in a fixed order.
 std::vector<std::string_view> gpu_presets();
 /// As the vendor's data sheets have them (A100 80GB SXM, H100 SXM); nothing if there is none.
-std::optional<Gpu> find_gpu(std::string_view name);
+std::optional<TrainingGpu> find_gpu(std::string_view name);
 
 /// A pass of one micro-batch through one chunk of a stage.
 struct ChunkSeconds {
@@ -29,11 +29,11 @@ struct ChunkSeconds {
   double backward = 0;         ///< gradient of the input, and what is computed again
   double weight_gradient = 0;  ///< behind it
 };
-ChunkSeconds chunk_seconds(const Transformer& model, const Parallel& parallel, const Gpu& gpu,
-                           uint32_t stage, uint32_t chunk);
+ChunkSeconds chunk_seconds(const Transformer& model, const Parallel& parallel,
+                           const TrainingGpu& gpu, uint32_t stage, uint32_t chunk);
 
 /// Adam's step on a GPU of this stage: bytes of gradients, moments and weights at the memory's rate.
-double optimizer_seconds(const Transformer& model, const Parallel& parallel, const Gpu& gpu,
+double optimizer_seconds(const Transformer& model, const Parallel& parallel, const TrainingGpu& gpu,
                          uint32_t stage);
 
 struct ComputeTime {
@@ -46,6 +46,6 @@ struct ComputeTime {
 };
 /// An error in words for times that do not fit into 64 bits.
 Result<ComputeTime> compute_time(const Transformer& model, const Parallel& parallel,
-                                 const Gpu& gpu);
+                                 const TrainingGpu& gpu);
 
 }  // namespace understudy

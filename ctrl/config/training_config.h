@@ -10,9 +10,9 @@ namespace understudy {
 
 struct TrainingConfig {
   Transformer model;
-  Parallel parallel;       ///< goes with the model: no misfits()
-  std::optional<Gpu> gpu;  ///< without: whether it fits and what it takes is not known
-  unsigned line = 0;       ///< of [model]
+  Parallel parallel;               ///< goes with the model: no misfits()
+  std::optional<TrainingGpu> gpu;  ///< without: whether it fits and what it takes is not known
+  unsigned line = 0;               ///< of [model]
 };
 
 }  // namespace understudy

@@ -112,7 +112,7 @@ void read_quantity(TableReader& table, std::string_view key, std::initializer_li
 
 void read_gpu(const TomlNode& toml, ReadContext& context, TrainingConfig& training) {
   TableReader table(toml, "gpu", context.errors);
-  Gpu gpu;
+  TrainingGpu gpu;
   if (const auto name = table.text("preset")) {
     if (const auto preset = find_gpu(name->value)) {
       gpu = *preset;

@@ -7,7 +7,7 @@ namespace understudy {
 namespace {
 
 /// Memory is never what a layer waits for.
-constexpr Gpu kFastMemory{
+constexpr TrainingGpu kFastMemory{
     .flops = 1e14, .memory = uint64_t{80} << 30, .memory_bandwidth = 1e18, .efficiency = 0.5};
 
 Transformer gpt(uint32_t layers, uint32_t hidden) {
@@ -73,7 +73,7 @@ TEST(TrainingTime, TheLastStageHasTheLogits) {
 /// The bytes by hand: weights, and what is kept, once forward.
 TEST(TrainingTime, SlowMemoryIsWhatALayerWaitsFor) {
   const Transformer model = gpt(2, 1024);
-  Gpu gpu = kFastMemory;
+  TrainingGpu gpu = kFastMemory;
   gpu.flops = 1e20;
   gpu.memory_bandwidth = 1e12;
   const double parameters = 12.0 * 1024 * 1024 + 13 * 1024, kept = 34.0 * 1024 * 1024;
@@ -87,7 +87,7 @@ TEST(TrainingTime, SlowMemoryIsWhatALayerWaitsFor) {
 /// 4 bytes of gradient, 12 of states read and written, 2 of weights.
 TEST(TrainingTime, TheOptimizerMovesEveryParametersBytes) {
   const Transformer model = gpt(8, 2048);
-  Gpu gpu = kFastMemory;
+  TrainingGpu gpu = kFastMemory;
   gpu.memory_bandwidth = 2e12;
   const double all = static_cast<double>(model_parameters(model));
   EXPECT_DOUBLE_EQ(optimizer_seconds(model, {}, gpu, 0), all * 30 / 2e12);
@@ -96,7 +96,7 @@ TEST(TrainingTime, TheOptimizerMovesEveryParametersBytes) {
 }
 
 TEST(TrainingTime, LongerThanTimesCanSayIsAnError) {
-  Gpu gpu = kFastMemory;
+  TrainingGpu gpu = kFastMemory;
   gpu.flops = 1e6;
   const auto time = compute_time(gpt(1000, 65536), {.global_batch = 1000}, gpu);
   ASSERT_FALSE(time);
