@@ -17,7 +17,7 @@ namespace {
 
 constexpr unsigned kMostNvlinks = 64;  ///< of one GPU
 
-struct TrainingGpu {
+struct Gpu {
   const TopoElement* element = nullptr;
   std::string busid;
   int64_t dev = 0;
@@ -173,10 +173,10 @@ class Reading {
 
   Wrong read_gpu(const TopoElement& element) {
     const TopoElement& pci = elements_[element.parent];
-    TrainingGpu gpu;
+    Gpu gpu;
     gpu.element = &element;
     if (auto bad = busid(pci, "busid", gpu.busid)) return bad;
-    for (const TrainingGpu& other : gpus_) {
+    for (const Gpu& other : gpus_) {
       if (other.busid == gpu.busid) {
         return wrong(element, "", "a second one in a pci",
                      "several ranks on a GPU are not modelled");
@@ -202,7 +202,7 @@ class Reading {
   }
 
   Wrong read_nvlink(const TopoElement& element) {
-    TrainingGpu& gpu = gpus_.back();  // which stands around it
+    Gpu& gpu = gpus_.back();  // which stands around it
     std::optional<int64_t> count;
     if (auto bad = number(element, "count", 1, kMostNvlinks, count)) return bad;
     if (!count) return wrong(element, "count", "nothing", "the number of NVLinks");
@@ -263,14 +263,12 @@ class Reading {
                    : *sm_ >= 90 ? GpuGeneration::kHopper
                    : *sm_ >= 80 ? GpuGeneration::kAmpere
                                 : GpuGeneration::kVolta;
-    std::ranges::stable_sort(gpus_, {}, &TrainingGpu::dev);
+    std::ranges::stable_sort(gpus_, {}, &Gpu::dev);
     machine_.nvls = false;
     GpuLinks& links = machine_.links.emplace();
-    links.pci_rate = std::ranges::min(gpus_, {}, &TrainingGpu::pci_rate).pci_rate;
-    const bool switches =
-        std::ranges::any_of(gpus_, [](const TrainingGpu& g) { return g.to_switch > 0; });
-    const bool direct =
-        std::ranges::any_of(gpus_, [](const TrainingGpu& g) { return !g.to_gpu.empty(); });
+    links.pci_rate = std::ranges::min(gpus_, {}, &Gpu::pci_rate).pci_rate;
+    const bool switches = std::ranges::any_of(gpus_, [](const Gpu& g) { return g.to_switch > 0; });
+    const bool direct = std::ranges::any_of(gpus_, [](const Gpu& g) { return !g.to_gpu.empty(); });
     machine_.intra = switches || direct ? IntraLink::kNvlink : IntraLink::kPci;
     if (switches) return join_by_switches(links);
     return direct ? join_by_mesh(links) : std::nullopt;
@@ -283,7 +281,7 @@ class Reading {
     return *sm_ >= 100 && *sm_ < 110 ? 50 : 0;
   }
 
-  Wrong set_rate(const TrainingGpu& gpu, uint64_t links) {
+  Wrong set_rate(const Gpu& gpu, uint64_t links) {
     const uint64_t link = nvlink_gigabytes();
     if (link == 0) {
       return wrong(*gpu.element, "sm", "\"" + std::to_string(*sm_) + "\" with NVLinks",
@@ -295,7 +293,7 @@ class Reading {
 
   Wrong join_by_switches(GpuLinks& links) {
     links.nvlinks = gpus_.front().to_switch;
-    for (const TrainingGpu& gpu : gpus_) {
+    for (const Gpu& gpu : gpus_) {
       if (gpu.to_switch == links.nvlinks && gpu.to_gpu.empty()) continue;
       return wrong(*gpu.element, "",
                    std::to_string(gpu.to_switch) + " NVLinks to switches, " +
@@ -315,7 +313,7 @@ class Reading {
     mesh = {};
     for (size_t a = 0; a < gpus_.size(); ++a) {
       for (const auto& [element, target] : gpus_[a].to_gpu) {
-        const auto to = std::ranges::find(gpus_, target, &TrainingGpu::busid);
+        const auto to = std::ranges::find(gpus_, target, &Gpu::busid);
         const auto b = static_cast<size_t>(to - gpus_.begin());
         if (to == gpus_.end() || a == b) {
           return wrong(
@@ -352,7 +350,7 @@ class Reading {
   std::set<std::string> hosts_, busids_;
   std::set<CpuVendor> cpus_;
   std::optional<int64_t> sm_;
-  std::vector<TrainingGpu> gpus_;
+  std::vector<Gpu> gpus_;
   size_t pci_gpus_ = 0, pci_nics_ = 0;
   std::map<int64_t, int64_t> nets_;  ///< Mbit/s by NCCL's number
 };
