@@ -425,9 +425,10 @@ std::unique_ptr<FeedPeer> JobRunner::feed_peer(uint32_t job) {
         if (FedOperations* all = feed()) all->missing(now, records);
       },
       [this, feed, job, speaks_of](Time now, const std::string& failure) {
-        // The other real ranks' plugins go on; and that a process has ended may be heard when the
-        // next one's communicator is there.
-        const bool last = --jobs_[job].plugins == 0 && *speaks_of == communicators_over(job);
+        // The other real ranks' plugins go on; and that a process has ended, or how, may be heard
+        // when the next one's communicator is there.
+        const bool last = --jobs_[job].plugins == 0;
+        if (*speaks_of != communicators_over(job)) return;
         FedOperations* all = feed();
         if (all != nullptr && (last || !failure.empty())) all->closed(now, failure);
       });

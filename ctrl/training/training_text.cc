@@ -152,7 +152,9 @@ std::string time_text(const TrainingConfig& training, const TrainingSummary& sum
   if (!summary.time) return "compute time: not known, without [gpu]\n";
   const ComputeTime& time = *summary.time;
   const double gpus = static_cast<double>(training.parallel.gpus());
-  return "compute time  " + duration_text(time.all()) + ": pipeline " +
+  return "compute time  " + duration_text(time.all()) +
+         format_text(", if matrices reach %.3g of the GPU's FLOP/s: pipeline ",
+                     training.gpu->efficiency) +
          duration_text(time.pipeline) +
          format_text(", in which stages wait %.2f %%", 100 * time.bubble) + ", optimizer " +
          duration_text(time.optimizer) +
@@ -211,7 +213,10 @@ std::string training_text(const Config& config, const TrainingSummary& summary) 
                       summary.flops / static_cast<double>(training.parallel.gpus()));
   text += memory_text(training, summary) + messages_text(training.parallel, summary) +
           time_text(training, summary);
-  return text + "not here: how long messages take, and what they hide behind computing\n";
+  return text +
+         "not here: how long messages take, and what they hide behind computing; memory of CUDA, "
+         "NCCL "
+         "and the framework\n";
 }
 
 std::string training_json(const Config& config, const TrainingSummary& summary) {
@@ -235,7 +240,8 @@ std::string training_json(const Config& config, const TrainingSummary& summary) 
     json["stages"].push_back(stage_json(stage, training.parallel));
   }
   if (summary.time) {
-    json["compute"] = {{"pipeline_s", summary.time->pipeline.seconds()},
+    json["compute"] = {{"efficiency", training.gpu->efficiency},
+                       {"pipeline_s", summary.time->pipeline.seconds()},
                        {"busiest_stage_s", summary.time->busiest.seconds()},
                        {"bubble", summary.time->bubble},
                        {"optimizer_s", summary.time->optimizer.seconds()},

@@ -128,21 +128,26 @@ TEST(NcclUnlisted, ARealRankIsAheadOfAnEmulatedOne) {
   EXPECT_EQ(report.collectives.size(), program.operations());
 }
 
-/// Control hears that a process's plugin has gone once the next process's communicator is there.
+/// Control hears that a process's plugin has gone, or was killed in the middle of a record, once the
+/// next process's communicator is there.
 TEST(NcclUnlisted, ThePluginBeforeGoesLate) {
-  const ScratchFile id("id.of.two");
-  const Program program;
-  VirtualJob::Options options = options_of(28, program);
-  options.rounds = {0, 0};
-  const std::string join = "file = \"" + id.path() + "\", communicators = 2";
-  VirtualJob job(config_of(text_of(case_of("fed"), 28, join)), options);
-  ASSERT_EQ(job.run(), "");
-  const JobReport report = job.report();
-  EXPECT_EQ(report.inferred->lost, "");
-  ASSERT_EQ(report.collectives.size(), 2 * program.operations());
-  ASSERT_EQ(report.communicators.size(), 2U);
-  for (const auto& communicator : report.communicators) {
-    EXPECT_EQ(communicator.done, program.operations());
+  for (const bool breaks_off : {false, true}) {
+    SCOPED_TRACE(breaks_off);
+    const ScratchFile id("id.of.two");
+    const Program program;
+    VirtualJob::Options options = options_of(28, program);
+    options.rounds = {0, 0};
+    options.plugin_breaks_off = breaks_off;
+    const std::string join = "file = \"" + id.path() + "\", communicators = 2";
+    VirtualJob job(config_of(text_of(case_of("fed"), 28, join)), options);
+    ASSERT_EQ(job.run(), "");
+    const JobReport report = job.report();
+    EXPECT_EQ(report.inferred->lost, "");
+    ASSERT_EQ(report.collectives.size(), 2 * program.operations());
+    ASSERT_EQ(report.communicators.size(), 2U);
+    for (const auto& communicator : report.communicators) {
+      EXPECT_EQ(communicator.done, program.operations());
+    }
   }
 }
 

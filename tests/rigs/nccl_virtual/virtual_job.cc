@@ -425,6 +425,7 @@ void VirtualJob::tell() {
     plugin_ = runner_->feed_peer(0);
   }
   plugin_->on_bytes(control_->now(), std::span(told).subspan(options_.plugin_tells));
+  if (options_.plugin_breaks_off) plugin_->on_bytes(control_->now(), std::span(told).first(10));
 }
 
 bool VirtualJob::round_over() const {

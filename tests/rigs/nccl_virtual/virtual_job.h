@@ -56,6 +56,7 @@ class VirtualJob {
     std::function<std::vector<uint8_t>(const NcclUniqueId& id)> plugin;
     /// Bytes of that after which it is closed and another one goes on; 0: it tells all.
     size_t plugin_tells = 0;
+    bool plugin_breaks_off = false;  ///< its process is killed in the middle of a further record
     /// An ncclCommSplit of all ranks, or an ncclCommShrink, before the first operation. The children
     /// that the configuration's jobs are of carry out these.
     struct Split {
