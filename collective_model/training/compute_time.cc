@@ -29,26 +29,6 @@ double seconds(const PassWork& work, const TrainingGpu& gpu) {
   return std::max(work.flops / (gpu.flops * gpu.efficiency), work.bytes / gpu.memory_bandwidth);
 }
 
-ChunkSeconds of_layers(const Transformer& model, const Parallel& parallel, const TrainingGpu& gpu) {
-  const LayerFlops flops = layer_flops(model);
-  const double share = parallel.micro_batch / static_cast<double>(parallel.tp);
-  const double matrices = flops.matrices * share, scores = flops.scores * share;
-  Parallel selective = parallel;
-  selective.recompute = Recompute::kSelective;
-  const double parameters = static_cast<double>(layer_parameters(model).of_rank(parallel.tp));
-  const double weights = kTrainedValueBytes * parameters,
-               kept = layer_activations(model, selective);
-  const double forward = seconds({matrices + scores, weights + kept}, gpu);
-  double again = 0;
-  if (parallel.recompute == Recompute::kSelective) again = seconds({scores, 0}, gpu);
-  if (parallel.recompute == Recompute::kFull) again = forward;
-  const double layers = chunk_layers(model, parallel);
-  return {.forward = layers * forward,
-          .backward = layers * (again + seconds({matrices + 2 * scores, weights + 2 * kept}, gpu)),
-          .weight_gradient =
-              layers * seconds({matrices, kept + parallel.gradient_bytes * parameters}, gpu)};
-}
-
 /// Of the output layer and the loss.
 ChunkSeconds of_output(const Transformer& model, const Parallel& parallel, const TrainingGpu& gpu) {
   const double share = parallel.micro_batch / static_cast<double>(parallel.tp);
@@ -75,9 +55,30 @@ std::optional<TrainingGpu> find_gpu(std::string_view name) {
   return preset->gpu;
 }
 
+ChunkSeconds layer_seconds(const Transformer& model, const Parallel& parallel,
+                           const TrainingGpu& gpu) {
+  const LayerFlops flops = layer_flops(model);
+  const double share = parallel.micro_batch / static_cast<double>(parallel.tp);
+  const double matrices = flops.matrices * share, scores = flops.scores * share;
+  Parallel selective = parallel;
+  selective.recompute = Recompute::kSelective;
+  const double parameters = static_cast<double>(layer_parameters(model).of_rank(parallel.tp));
+  const double weights = kTrainedValueBytes * parameters,
+               kept = layer_activations(model, selective);
+  const double forward = seconds({matrices + scores, weights + kept}, gpu);
+  double again = 0;
+  if (parallel.recompute == Recompute::kSelective) again = seconds({scores, 0}, gpu);
+  if (parallel.recompute == Recompute::kFull) again = forward;
+  const double layers = chunk_layers(model, parallel);
+  return {.forward = layers * forward,
+          .backward = layers * (again + seconds({matrices + 2 * scores, weights + 2 * kept}, gpu)),
+          .weight_gradient =
+              layers * seconds({matrices, kept + parallel.gradient_bytes * parameters}, gpu)};
+}
+
 ChunkSeconds chunk_seconds(const Transformer& model, const Parallel& parallel,
                            const TrainingGpu& gpu, uint32_t stage, uint32_t chunk) {
-  ChunkSeconds sum = of_layers(model, parallel, gpu);
+  ChunkSeconds sum = layer_seconds(model, parallel, gpu);
   if (stage + 1 == parallel.pp && chunk + 1 == parallel.chunks) {
     const ChunkSeconds output = of_output(model, parallel, gpu);
     sum.forward += output.forward;

@@ -29,6 +29,10 @@ struct ChunkSeconds {
   double backward = 0;         ///< gradient of the input, and what is computed again
   double weight_gradient = 0;  ///< behind it
 };
+/// Of its layers.
+ChunkSeconds layer_seconds(const Transformer& model, const Parallel& parallel,
+                           const TrainingGpu& gpu);
+/// Of these, and of the output layer where the chunk has it.
 ChunkSeconds chunk_seconds(const Transformer& model, const Parallel& parallel,
                            const TrainingGpu& gpu, uint32_t stage, uint32_t chunk);
 

@@ -54,6 +54,12 @@ class StageMessages {
   void tensor(Transfer transfer, std::string_view what, double bytes, uint64_t count = 1) {
     if (parallel_.tp > 1) add({Group::kTensor, transfer, what, bytes, count});
   }
+  /// Inputs that sequence parallelism has divided: gathered while the inputs' gradient is computed.
+  void saved(std::string_view what, uint64_t count = 1) {
+    if (parallel_.tp > 1) {
+      add({Group::kTensor, Transfer::kAllGather, what, values_, count, true});
+    }
+  }
   void data(Transfer transfer, std::string_view what, double bytes, uint64_t count = 1) {
     if (parallel_.dp > 1) add({Group::kData, transfer, what, bytes, count});
   }
@@ -94,7 +100,7 @@ class StageMessages {
     if (!last(chunk)) {
       pipeline(Transfer::kReceive, "gradients of activations");
     } else if (parallel_.sequence_parallel) {
-      tensor(Transfer::kAllGather, "output layer's saved input", values_);
+      saved("output layer's saved input");
       tensor(Transfer::kReduceScatter, "output layer's input", values_);
     } else {
       tensor(Transfer::kAllReduce, "output layer's input", values_);
@@ -105,8 +111,7 @@ class StageMessages {
     if (parallel_.sequence_parallel) {
       tensor(Transfer::kAllGather, "gradients of network, attention", values_,
              uint64_t{2} * layers_);
-      tensor(Transfer::kAllGather, "saved inputs of network, attention", values_,
-             uint64_t{2} * layers_);
+      saved("saved inputs of network, attention", uint64_t{2} * layers_);
       tensor(Transfer::kReduceScatter, "inputs of network, attention", values_,
              uint64_t{2} * layers_);
     } else {

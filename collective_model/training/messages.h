@@ -22,6 +22,8 @@ struct TrainingMessage {
   /// reduce-scatter before it.
   double bytes = 0;
   uint64_t count = 1;
+  bool beside =
+      false;  ///< what is computed does not wait for it: a weights' gradient does, behind that
 
   /// Sent by one rank of a ring of `ranks`, all operations together: 2(n-1)/n of an all-reduce's bytes,
   /// (n-1)/n of the others'. Of a message: all of it by its sender, none by its receiver.

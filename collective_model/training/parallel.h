@@ -22,6 +22,16 @@ struct Parallel {
   Recompute recompute = Recompute::kNone;
   uint32_t zero = 0;  ///< ZeRO's stage, arXiv 1910.02054; 1: Megatron's distributed optimizer
   uint32_t gradient_bytes = 4;  ///< of a gradient: 4 of fp32, 2 of bf16
+  /// Buckets of gradients are reduced while the last backward goes on; else all of a chunk at once
+  /// when the stage has computed everything.
+  bool overlap_gradients = true;
+  /// With ZeRO: the first forward waits bucket by bucket for the weights; else for all of them.
+  bool overlap_weights = false;
+  /// Messages between stages go while these compute; else a stage waits until what it sends has left,
+  /// and takes what comes only when it would work on it.
+  bool overlap_pipeline = true;
+  /// Parameters of a bucket, at least. 0: Megatron-LM's rule (bucket_parameters()).
+  uint64_t bucket = 0;
 
   uint64_t gpus() const { return uint64_t{tp} * pp * dp; }
   /// What the rest takes for granted: the numbers divide.

@@ -31,6 +31,9 @@ class WorkloadExecutor {
   /// The rank has done its part in an operation that it may enter.
   void done(uint32_t group, uint32_t operation, uint32_t rank, Time at);
 
+  /// When the node could begin on the rank, once nothing holds it up any more: a computation began, an
+  /// operation could be entered.
+  Time ready(uint32_t node, uint32_t rank) const { return instances_[instance(node, rank)].at; }
   /// When the rank's first node was done, start time and what it waits for; zero before.
   Time begun(uint32_t group, uint32_t rank) const;
 

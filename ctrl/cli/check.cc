@@ -21,8 +21,9 @@ void add_check(CLI::App& app, int& status) {
     status = kExitBadInput;
     const auto config = load_with_model(*path);
     if (!config) return;
-    if (config->training) {
-      std::printf("%s: good: a training job on %llu GPUs, for workload show only\n", path->c_str(),
+    if (config->training && config->nodes.empty()) {
+      std::printf("%s: good: a training job on %llu GPUs without nodes, for workload show only\n",
+                  path->c_str(),
                   static_cast<unsigned long long>(config->training->parallel.gpus()));
       status = kExitOk;
       return;

@@ -17,7 +17,7 @@ void add_env(CLI::App& app, int& status) {
   command->add_option("--job", *job, "Of this job; default: the only one with a key join");
   command->footer("Example: understudy env configs/nccl.toml > node.env");
   command->callback([path, job, &status] {
-    const auto config = load_or_complain(*path);
+    const auto config = load_with_model(*path);
     status = kExitBadInput;
     if (!config) return;
     const auto found = joined_job(*config, *job);

@@ -5,6 +5,7 @@
 
 #include "ctrl/cli/commands.h"
 #include "ctrl/predict/prediction.h"
+#include "ctrl/predict/training_prediction.h"
 
 namespace understudy {
 namespace {
@@ -14,9 +15,27 @@ struct PredictArguments {
   bool why = false, json = false, strict = false;
 };
 
+int run_training(const Config& config, const PredictArguments& arguments) {
+  const auto topology = build_topology(config);
+  if (!topology) {
+    std::fputs(describe(topology.error()).c_str(), stderr);
+    return kExitBadInput;
+  }
+  const auto prediction = predict_training(config, *topology);
+  if (!prediction) {
+    std::fprintf(stderr, "%s\n", prediction.error().text.c_str());
+    return kExitBadInput;
+  }
+  const std::string text = arguments.json ? training_prediction_json(config, *prediction)
+                                          : training_prediction_text(*prediction);
+  std::fputs(text.c_str(), stdout);
+  return kExitOk;
+}
+
 int run_predict(const PredictArguments& arguments) {
-  const auto config = load_or_complain(arguments.config);
+  const auto config = load_with_model(arguments.config);
   if (!config || !lists_operations(*config, "predict")) return kExitBadInput;
+  if (config->training) return run_training(*config, arguments);
   if (config->jobs.empty()) {
     std::fprintf(stderr, "%s: there is no [[job]] to predict\n", config->path.c_str());
     return kExitBadInput;

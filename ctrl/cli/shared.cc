@@ -106,10 +106,11 @@ std::optional<Config> load_with_model(const std::string& path) {
 std::optional<Config> load_or_complain(const std::string& path) {
   auto config = load_with_model(path);
   if (!config || !config->training) return config;
-  std::fprintf(stderr,
-               "%s:%u: model: this command does not carry out training jobs yet; `understudy "
-               "workload show` says what one amounts to\n",
-               path.c_str(), config->training->line);
+  std::fprintf(
+      stderr,
+      "%s:%u: model: this command is not for training jobs; simulate carries them out, predict "
+      "estimates them, `understudy workload show` says what one amounts to\n",
+      path.c_str(), config->training->line);
   return std::nullopt;
 }
 
@@ -131,7 +132,7 @@ std::optional<Topology> given_topology(const Config& config) {
 }
 
 std::optional<Config> load_or_complain(const RunArguments& arguments) {
-  auto config = load_or_complain(arguments.config);
+  auto config = load_with_model(arguments.config);
   for (const std::string& scenario : arguments.scenarios) {
     if (!config) break;
     ConfigResult with = load_scenario(std::move(*config), scenario);

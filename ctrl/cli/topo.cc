@@ -21,7 +21,7 @@ int topo(const TopoArguments& arguments) {
                  arguments.drawing.c_str());
     return kExitBadInput;
   }
-  const auto config = load_or_complain(arguments.config);
+  const auto config = load_with_model(arguments.config);
   if (!config) return kExitBadInput;
   const auto topology = build_topology(*config);
   if (!topology) {

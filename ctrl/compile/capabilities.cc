@@ -39,6 +39,9 @@ constexpr Cell kNoPackets =
 constexpr Cell kNoGuess =
     no("what emulated ranks send each other for a guess cannot be taken back when another "
        "operation turns out to be right: let a feed tell them, operations = \"fed\"");
+constexpr Cell kNoModel =
+    no("its iterations are carried out by emulated nodes alone: simulate without real = true and "
+       "[[port]]");
 constexpr Cell kPaced =
     no("no meaning with [topology], [queues], [[traffic]] or job.inner = "
        "\"packets\": their links are paced");
@@ -133,6 +136,7 @@ constexpr Capability kTable[] = {
     {"`[topology] reconverge`: routes leave out links that are down",
      find_reconverge,
      {kYes, kYes, kYes, kYes}},
+    {"`[model]`: iterations of a training job", find_model, {kNoModel, kNoModel, kYes, kNoModel}},
     {"several `[[port]]`s in one network", find_several_ports, {kYes, kYes, kAbsent, kYes}},
     {"`[[traffic]]` packet by packet", find_traffic_packets, {kYes, kYes, kYes, kYes}},
     {"`[[traffic]]` by Poisson arrivals; `slowdown` of flows",

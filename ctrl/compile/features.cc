@@ -299,6 +299,11 @@ Found find_topology(const Asked& asked, RealSide) {
   return Place{0, "topology", "one"};
 }
 
+Found find_model(const Asked& asked, RealSide) {
+  if (!asked.config.training) return std::nullopt;
+  return Place{asked.config.training->line, "model", "a training job"};
+}
+
 Found find_reconverge(const Asked& asked, RealSide) {
   const auto& topology = asked.config.topology;
   if (!topology || !topology->reconverge) return std::nullopt;

@@ -20,6 +20,7 @@
 #include "ctrl/config/nccl_config.h"
 #include "ctrl/config/nccl_join_config.h"
 #include "ctrl/config/queues_config.h"
+#include "ctrl/config/sender_config.h"
 #include "ctrl/config/service_kind.h"
 #include "ctrl/config/topology_config.h"
 #include "ctrl/config/traffic_config.h"
@@ -72,13 +73,6 @@ struct CnpConfig {
   Duration interval = Duration::us(4);
   uint8_t dscp = 48;
   uint8_t pcp = 6;  ///< of their tag, on a rail that has one
-};
-
-/// What packets of an emulated node's queue pairs say of themselves.
-struct SenderConfig {
-  uint8_t traffic_class = 0;      ///< DSCP << 2 | ECN
-  uint32_t control = kNoControl;  ///< position in Config::controls
-  uint32_t user = 0;              ///< with a control: position in Config::control_users
 };
 
 /// Who has queue pairs under congestion control: a service, a client or a job.

@@ -13,17 +13,23 @@ constexpr uint64_t kTurnsBetweenLooks = 1 << 10;
 
 void LoneFlows::attach(FlowCarrier& carrier) {
   uint32_t wakes = 0;
-  for (PacketLevelRanks* job : jobs_) wakes = job->attach(carrier, wakes);
+  for (FlowJob* job : jobs_) wakes = job->attach(carrier, wakes);
 }
 
 void LoneFlows::start_jobs() {
-  for (PacketLevelRanks* job : jobs_) job->start();
+  for (FlowJob* job : jobs_) job->start();
+}
+
+double LoneFlows::jobs_done() const {
+  double done = -1;
+  for (const FlowJob* job : jobs_) done = std::max(done, job->share_done());
+  return done;
 }
 
 /// Ranks may have something to do when the last flow has come in.
 bool LoneFlows::at_rest() const {
   return finished() + stopped() == flows_ &&
-         std::ranges::all_of(jobs_, [](const PacketLevelRanks* job) { return job->finished(); });
+         std::ranges::all_of(jobs_, [](const FlowJob* job) { return job->finished(); });
 }
 
 std::string LoneFlows::unfinished() const {

@@ -9,7 +9,7 @@
 #include "ctrl/report/flow_report.h"
 #include "dataplane/base/result.h"
 #include "dataplane/base/units.h"
-#include "dataplane/collective/packet_level_ranks.h"
+#include "dataplane/collective/flow_job.h"
 #include "dataplane/fabric/network.h"
 #include "dataplane/flows/flow_groups.h"
 #include "dataplane/virtual_time/virtual_loop.h"
@@ -52,20 +52,21 @@ class LoneFlows : public Participant {
   virtual std::string why_at_rest(const Graph& graph) const = 0;
 
  protected:
-  LoneFlows(size_t flows, std::vector<PacketLevelRanks*> jobs)
-      : flows_(flows), jobs_(std::move(jobs)) {}
+  LoneFlows(size_t flows, std::vector<FlowJob*> jobs) : flows_(flows), jobs_(std::move(jobs)) {}
   virtual Time next() const = 0;
   /// A group of flows may still be told to go on.
   virtual bool is_awaited() const = 0;
   /// Before the carrier starts, and behind that.
   void attach(FlowCarrier& carrier);
   void start_jobs();
+  /// Of the jobs' work, where one can tell; else below 0.
+  double jobs_done() const;
   bool has_jobs() const { return !jobs_.empty(); }
 
  private:
   const std::string name_ = "network";
   const size_t flows_;
-  const std::vector<PacketLevelRanks*> jobs_;
+  const std::vector<FlowJob*> jobs_;
 };
 
 /// Runs until all is over. Error, which begins with `heading`: flows that never end; with the cycle

@@ -41,7 +41,7 @@ FlowTraffic::MakeControl flow_controls(const Config& config) {
 
 LonePackets::LonePackets(const Graph& graph, NextHops routing, NetworkSettings settings,
                          const std::vector<FlowSpec>& flows, FlowTraffic& traffic,
-                         std::vector<PacketLevelRanks*> jobs)
+                         std::vector<FlowJob*> jobs)
     : LoneFlows(flows.size(), std::move(jobs)),
       routing_(std::move(routing)),
       settings_(std::move(settings)),
@@ -120,12 +120,14 @@ bool LonePackets::has_moved() {
 }
 
 double LonePackets::share_done() const {
+  if (const double done = jobs_done(); done >= 0) return done;
   return static_cast<double>(traffic_.delivered_bytes()) / bytes_;
 }
 
 std::string LonePackets::progress(double seconds) const {
-  return format_text("%5.1f %% of the bytes, %zu flows ended, %.3f ms modelled, %.1f M events/s",
-                     share_done() * 100, traffic_.finished(), end_.seconds() * 1e3,
+  const char* what = jobs_done() >= 0 ? "work" : "bytes";
+  return format_text("%5.1f %% of the %s, %zu flows ended, %.3f ms modelled, %.1f M events/s",
+                     share_done() * 100, what, traffic_.finished(), end_.seconds() * 1e3,
                      static_cast<double>(network_.events()) / seconds / 1e6);
 }
 

@@ -24,7 +24,7 @@ class LonePackets final : public LoneFlows {
   /// messages are among them, outlive this.
   LonePackets(const Graph& graph, NextHops routing, NetworkSettings settings,
               const std::vector<FlowSpec>& flows, FlowTraffic& traffic,
-              std::vector<PacketLevelRanks*> jobs = {});
+              std::vector<FlowJob*> jobs = {});
 
   void advance_to(Time t) override;
   Time advance_alone(Time t, Time limit) override;

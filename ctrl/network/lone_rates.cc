@@ -8,7 +8,7 @@
 
 namespace understudy {
 
-LoneRates::LoneRates(FlowModel& model, std::vector<PacketLevelRanks*> jobs)
+LoneRates::LoneRates(FlowModel& model, std::vector<FlowJob*> jobs)
     : LoneFlows(model.times().size(), std::move(jobs)), model_(model) {
   attach(model);
   model.start();
@@ -29,6 +29,7 @@ Time LoneRates::end() const {
 }
 
 double LoneRates::share_done() const {
+  if (const double done = jobs_done(); done >= 0) return done;
   return static_cast<double>(finished()) / static_cast<double>(flows());
 }
 

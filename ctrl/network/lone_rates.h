@@ -14,7 +14,7 @@ class LoneRates final : public LoneFlows {
  public:
   /// `model`, which has not been started, and `jobs`, whose messages are among its flows, outlive
   /// this.
-  explicit LoneRates(FlowModel& model, std::vector<PacketLevelRanks*> jobs = {});
+  explicit LoneRates(FlowModel& model, std::vector<FlowJob*> jobs = {});
 
   void advance_to(Time t) override;
 

@@ -7,6 +7,7 @@
 #include "ctrl/network/progress.h"
 #include "ctrl/network/rank_reports.h"
 #include "ctrl/network/traffic_reports.h"
+#include "ctrl/network/training_reports.h"
 #include "ctrl/traffic/flow_routes.h"
 #include "dataplane/base/assert.h"
 #include "dataplane/base/text_format.h"
@@ -68,6 +69,11 @@ Result<void> SharedNetwork::carry(const JobConfig& job, WorkloadExecutor& worklo
   return {};
 }
 
+Result<void> SharedNetwork::carry(const TrainingPlan& plan) {
+  training_ = TRY(build_training_job(config_, plan, topology_, flows_.flows, connections_));
+  return {};
+}
+
 void SharedNetwork::make_carrier() {
   ASSERT_INVARIANT(packets_ == nullptr && rates_ == nullptr);
   if (as_rates()) {
@@ -81,13 +87,23 @@ void SharedNetwork::make_carrier() {
   packets_ = std::make_unique<FlowTraffic>(topology_.graph, flows_.flows, config_.queues.flows,
                                            flow_controls(config_));
   for (const Carried& carried : carried_) carried.carrier->attach(*packets_, true);
+  if (training_ != nullptr && training_->packets != nullptr) {
+    training_->packets->attach_messages(*packets_);
+  }
 }
 
 Result<void> SharedNetwork::stand_alone() {
   TRY(route());
   make_carrier();
-  std::vector<PacketLevelRanks*> jobs;
+  std::vector<FlowJob*> jobs;
   for (const EmulatedJob& job : emulated_) jobs.push_back(job.job.ranks.get());
+  if (training_ != nullptr) {
+    if (FlowJob* ranks = training_->ranks()) {
+      jobs.push_back(ranks);
+    } else {
+      training_->workload->begin();
+    }
+  }
   if (as_rates()) {
     alone_ = std::make_unique<LoneRates>(*rates_, std::move(jobs));
   } else {
@@ -152,6 +168,7 @@ TrafficReport SharedNetwork::report(std::vector<NetworkLinkCounters> links,
   for (const EmulatedJob& emulated : emulated_) {
     report.jobs.push_back(rank_job_report(*emulated.config, emulated.job));
   }
+  if (training_ != nullptr) report.training = training_report(config_, *training_);
   report.work = work(links);
   if (rates_ != nullptr) {
     const std::vector<uint64_t> bytes = rates_->link_bytes();

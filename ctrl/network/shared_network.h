@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ctrl/compile/rank_job.h"
+#include "ctrl/compile/training_job.h"
 #include "ctrl/config/config.h"
 #include "ctrl/network/lone_flows.h"
 #include "ctrl/report/flow_report.h"
@@ -46,6 +47,9 @@ class SharedNetwork {
   Result<void> carry(const JobConfig& job, WorkloadExecutor& workload, uint32_t group,
                      bool recorded);
 
+  /// A training job, of one that is alone. Errors: as build_training_job().
+  Result<void> carry(const TrainingPlan& plan);
+
   /// Gives the flows to a shard, which has the topology as its network. Stays their owner.
   void enter(ShardConfig& shard);
   /// Instead, of one that is alone. Error: there is no path.
@@ -67,6 +71,8 @@ class SharedNetwork {
     RankJob job;
   };
   const std::vector<EmulatedJob>& emulated_jobs() const { return emulated_; }
+  /// Null: there is none.
+  const TrainingJob* training() const { return training_.get(); }
 
   // While nothing runs any more:
 
@@ -102,6 +108,7 @@ class SharedNetwork {
   uint32_t connections_ = 0;  ///< of all flows
   std::vector<Carried> carried_;
   std::vector<EmulatedJob> emulated_;
+  std::unique_ptr<TrainingJob> training_;
   // One of them, or none without flows: packet by packet, or as rates.
   std::unique_ptr<FlowTraffic> packets_;
   FlowSenders senders_;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ctrl/report/slowdown.h"
+#include "ctrl/report/training_report.h"
 #include "dataplane/base/units.h"
 
 namespace understudy {
@@ -98,6 +99,7 @@ struct InnerMessagesReport {
 struct TrafficReport {
   std::string fidelity;  ///< "packet" or "flow"; beside a real node its packets are the one anyway
   std::vector<RankJobReport> jobs;
+  std::optional<TrainingReport> training = {};
   std::vector<InnerMessagesReport> inner_messages;
   std::vector<TrafficGroupReport> groups;
   std::vector<FlowReport> flows;  ///< empty if there are more than kMostListedFlows

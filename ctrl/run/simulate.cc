@@ -11,6 +11,7 @@
 #include "ctrl/jobs/rank_timeline.h"
 #include "ctrl/network/link_changes.h"
 #include "ctrl/network/progress.h"
+#include "ctrl/network/training_reports.h"
 #include "ctrl/report/drills/judge_drills.h"
 #include "ctrl/report/text.h"
 #include "ctrl/run/emulator.h"
@@ -299,6 +300,9 @@ Result<RunReport> VirtualRun::finish() {
   }
   if (alone() != nullptr && options_.timeline) {
     add_timeline(report_.timeline, config_, *emulator_->network());
+    if (const TrainingJob* training = emulator_->network()->training()) {
+      add_training_timeline(report_.timeline, config_, *training);
+    }
   }
   const Time end = this->end();
   report_.duration = end - Time::zero();

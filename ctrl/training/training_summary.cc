@@ -4,7 +4,8 @@ namespace understudy {
 namespace {
 
 StageSummary of_stage(const TrainingConfig& training, uint32_t stage, const StageMemory& memory) {
-  const auto& [model, parallel, gpu, line] = training;
+  const Transformer& model = training.model;
+  const Parallel& parallel = training.parallel;
   StageSummary summary{.stage = stage,
                        .parameters = rank_parameters(model, parallel, stage),
                        .memory = memory,
@@ -20,7 +21,8 @@ StageSummary of_stage(const TrainingConfig& training, uint32_t stage, const Stag
 }  // namespace
 
 Result<TrainingSummary> summarize(const TrainingConfig& training) {
-  const auto& [model, parallel, gpu, line] = training;
+  const Transformer& model = training.model;
+  const Parallel& parallel = training.parallel;
   TrainingSummary summary{
       .parameters = model_parameters(model),
       .flops = iteration_flops(model, parallel.recompute, parallel.global_batch),
@@ -37,8 +39,8 @@ Result<TrainingSummary> summarize(const TrainingConfig& training) {
     if (stage == fullest) summary.fullest = summary.stages.size();
     summary.stages.push_back(of_stage(training, stage, memory[stage]));
   }
-  if (!gpu) return summary;
-  auto time = compute_time(model, parallel, *gpu);
+  if (!training.gpu) return summary;
+  auto time = compute_time(model, parallel, *training.gpu);
   if (!time) return tl::unexpected(time.error());
   summary.time = *time;
   return summary;

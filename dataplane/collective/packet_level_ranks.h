@@ -22,6 +22,7 @@
 #include "collective_model/schedule/schedule.h"
 #include "collective_model/workload/executor.h"
 #include "dataplane/base/units.h"
+#include "dataplane/collective/flow_job.h"
 #include "dataplane/collective/rank_program.h"
 #include "dataplane/collective/wait_cause.h"
 #include "dataplane/fabric/flow.h"
@@ -86,7 +87,7 @@ inline bool is_credit(const FlowSpec& flow) {
 FlowSpec credit_flow(const PacketLevelRanksSettings& settings, const FlowSpec& data,
                      uint32_t connection);
 
-class PacketLevelRanks : public FlowListener, private RankProgramOwner, private WorkloadListener {
+class PacketLevelRanks : public FlowJob, private RankProgramOwner, private WorkloadListener {
  public:
   using WaysOf = std::function<MessageWays(const Connection& connection)>;
 
@@ -105,12 +106,12 @@ class PacketLevelRanks : public FlowListener, private RankProgramOwner, private 
                      uint32_t first_connection);
   /// Before `traffic` starts; these are the flows that were added, with a path each. Wake-ups of the
   /// listener are numbered from `first_wake` on; gives the first free one.
-  uint32_t attach(FlowCarrier& traffic, uint32_t first_wake = 0);
+  uint32_t attach(FlowCarrier& traffic, uint32_t first_wake = 0) override;
   /// Before start(): operations are those of a group of a workload that others take part in.
   /// Without, a rank enters as the operations' steps say, the first one from time zero on.
   void follow(WorkloadExecutor& workload, uint32_t group);
   /// Before the first event: ranks begin.
-  void start();
+  void start() override;
 
   /// Before start(): keeps the moments of every message, for moments().
   void record() { recording_ = true; }
@@ -127,7 +128,7 @@ class PacketLevelRanks : public FlowListener, private RankProgramOwner, private 
   }
   size_t operations() const { return operations_.size(); }
 
-  bool finished() const { return unfinished_ == 0; }
+  bool finished() const override { return unfinished_ == 0; }
   /// When a rank had done its part in an operation; never() before.
   Time completion(size_t operation, uint32_t rank) const;
   Time entry(size_t operation, uint32_t rank) const;

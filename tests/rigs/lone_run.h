@@ -22,7 +22,7 @@ struct PacketRun {
 /// Error: as run_alone().
 inline Result<PacketRun> run_packets(const Config& config, const Graph& graph, NextHops routing,
                                      const std::vector<FlowSpec>& flows,
-                                     const std::vector<PacketLevelRanks*>& jobs = {}) {
+                                     const std::vector<FlowJob*>& jobs = {}) {
   FlowTraffic traffic(graph, flows, config.queues.flows, flow_controls(config));
   LonePackets alone(graph, std::move(routing), network_settings(config), flows, traffic, jobs);
   TRY(run_alone(alone, graph, config.path));
@@ -43,7 +43,7 @@ struct RatesRun {
 /// Error: as run_alone() and flow_senders().
 inline Result<RatesRun> run_flows(const Config& config, const Topology& topology,
                                   const std::vector<FlowSpec>& flows,
-                                  const std::vector<PacketLevelRanks*>& jobs = {}) {
+                                  const std::vector<FlowJob*>& jobs = {}) {
   const FlowSenders senders = TRY(flow_senders(config, topology, flows));
   FlowModel model(topology.graph, flows, senders, config.queues.flows,
                   config.queues.network.cut_through);

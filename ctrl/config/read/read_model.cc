@@ -1,6 +1,8 @@
 // [model], [parallel] and [gpu]: what is trained, how it is divided, and on what.
 #include <charconv>
 #include <cmath>
+#include <numeric>
+#include <vector>
 
 #include "ctrl/config/read/sections.h"
 
@@ -12,6 +14,7 @@ constexpr int64_t kMostTokens = 1 << 24;
 constexpr int64_t kMostLayers = 10'000;
 constexpr int64_t kMostRanks = 1 << 20;
 constexpr int64_t kMostBatch = 1 << 30;
+constexpr int64_t kMostIterations = 10'000;
 
 template <typename T>
 void read_integer(TableReader& table, std::string_view key, int64_t least, int64_t most, T& out) {
@@ -78,6 +81,29 @@ void read_division(TableReader& table, Parallel& parallel) {
                parallel.recompute);
   read_integer(table, "zero", 0, 3, parallel.zero);
   table.choice("gradients", {{"fp32", 4U}, {"bf16", 2U}}, parallel.gradient_bytes);
+  read_flag(table, "overlap_gradients", parallel.overlap_gradients);
+  read_flag(table, "overlap_weights", parallel.overlap_weights);
+  read_flag(table, "overlap_pipeline", parallel.overlap_pipeline);
+  read_integer(table, "bucket", 1, INT64_C(1) << 40, parallel.bucket);
+}
+
+/// Nodes whose GPUs are slower, by name: how many times as long they compute.
+void read_slow(TableReader& gpu, ReadContext& context, TrainingConfig& training) {
+  const TomlNode* toml = gpu.table("slow");
+  if (toml == nullptr) return;
+  TableReader table(*toml, "gpu.slow", context.errors);
+  for (const TomlNode& child : toml->children) {
+    const auto factor = table.number(child.key);
+    if (!factor) continue;
+    if (!(factor->value >= 1e-3 && factor->value <= 1e3)) {
+      table.error(factor->line, child.key, child.describe(),
+                  "expected how many times as long the node computes, from 0.001 to 1000");
+      continue;
+    }
+    const auto nodes = context.resolve_all(table, child.key, {child.key, factor->line});
+    for (const NodeId node : nodes) training.slow.emplace_back(node, factor->value);
+  }
+  table.finish();
 }
 
 struct Unit {
@@ -137,6 +163,7 @@ void read_gpu(const TomlNode& toml, ReadContext& context, TrainingConfig& traini
                   "expected a share of flops, from 0.001 to 1");
     }
   }
+  read_slow(table, context, training);
   table.finish();
   training.gpu = gpu;
 }
@@ -158,12 +185,19 @@ void read_model(TableReader& root, ReadContext& context) {
   }
   TrainingConfig training;
   training.line = model->line;
+  training.parallel_line = parallel != nullptr ? parallel->line : model->line;
+  training.gpu_line = gpu != nullptr ? gpu->line : model->line;
   TableReader shape(*model, "model", context.errors);
   read_shape(shape, training.model);
   shape.finish();
   static const TomlNode kEmpty{};
   TableReader division(parallel != nullptr ? *parallel : kEmpty, "parallel", context.errors);
   read_division(division, training.parallel);
+  read_integer(division, "iterations", 1, kMostIterations, training.iterations);
+  read_sender(division, context, training.sender);
+  std::vector<NodeId> all(context.config.nodes.size());
+  std::iota(all.begin(), all.end(), NodeId{0});
+  name_sender(division, context, training.sender, "[model]", all);
   division.finish();
   if (gpu != nullptr) read_gpu(*gpu, context, training);
   if (context.errors.size() > errors) return;

@@ -1,0 +1,82 @@
+#include "collective_model/training/buckets.h"
+
+#include <algorithm>
+
+namespace understudy {
+namespace {
+
+/// What tensor parallelism leaves of a matrix, or of a vector that it divides.
+uint64_t part(uint64_t parameters, const Parallel& parallel) { return parameters / parallel.tp; }
+
+void add(std::vector<TrainedTensor>& out, uint64_t parameters, double ready) {
+  if (parameters > 0) out.push_back({parameters, ready});
+}
+
+void add_norm(std::vector<TrainedTensor>& out, const Transformer& model, double ready) {
+  if (!model.rms_norm) add(out, model.hidden, ready);
+  add(out, model.hidden, ready);
+}
+
+/// Of a layer, last ones first: network, its norm, attention, its norm.
+void add_layer(std::vector<TrainedTensor>& out, const Transformer& model, const Parallel& parallel,
+               double ready) {
+  const uint64_t hidden = model.hidden, wide = model.feed_forward;
+  const uint64_t in = (model.gated ? 2 : 1) * wide, keys = hidden + 2 * key_width(model);
+  if (model.biases) add(out, hidden, ready);
+  add(out, part(hidden * wide, parallel), ready);
+  if (model.biases) add(out, part(in, parallel), ready);
+  add(out, part(hidden * in, parallel), ready);
+  add_norm(out, model, ready);
+  if (model.biases) add(out, hidden, ready);
+  add(out, part(hidden * hidden, parallel), ready);
+  if (model.biases) add(out, part(keys, parallel), ready);
+  add(out, part(hidden * keys, parallel), ready);
+  add_norm(out, model, ready);
+}
+
+}  // namespace
+
+std::vector<GradientBucket> fill_buckets(std::span<const TrainedTensor> last_first, uint64_t first,
+                                         uint64_t least) {
+  std::vector<GradientBucket> out;
+  GradientBucket open{0, 0};
+  for (const TrainedTensor& tensor : last_first) {
+    open.parameters += tensor.parameters;
+    open.ready = std::max(open.ready, tensor.ready);
+    if (open.parameters < (out.empty() ? first : least)) continue;
+    out.push_back(open);
+    open = {0, 0};
+  }
+  if (open.parameters > 0) out.push_back(open);
+  return out;
+}
+
+uint64_t bucket_parameters(const Parallel& parallel) {
+  if (parallel.bucket > 0) return parallel.bucket;
+  return std::max<uint64_t>(40'000'000, uint64_t{1'000'000} * parallel.dp);
+}
+
+std::vector<TrainedTensor> chunk_tensors(const Transformer& model, const Parallel& parallel,
+                                         uint32_t stage, uint32_t chunk, double output_share) {
+  std::vector<TrainedTensor> out;
+  const EndParameters ends = end_parameters(model, parallel, stage);
+  const bool first = stage == 0 && chunk == 0;
+  const bool last = stage + 1 == parallel.pp && chunk + 1 == parallel.chunks;
+  if (last) add(out, ends.last, output_share);
+  const uint32_t layers = chunk_layers(model, parallel);
+  for (uint32_t layer = 1; layer <= layers; ++layer) {
+    const double share = (1 - output_share) * layer / layers;
+    add_layer(out, model, parallel, layer == layers ? 1 : output_share + share);
+  }
+  if (first) add(out, ends.first, 1);
+  return out;
+}
+
+std::vector<GradientBucket> chunk_buckets(const Transformer& model, const Parallel& parallel,
+                                          uint32_t stage, uint32_t chunk, double output_share) {
+  const auto tensors = chunk_tensors(model, parallel, stage, chunk, output_share);
+  const uint64_t full = parallel.overlap_gradients ? bucket_parameters(parallel) : UINT64_MAX;
+  return fill_buckets(tensors, full, full);
+}
+
+}  // namespace understudy

@@ -1,0 +1,43 @@
+// Buckets: gradients that one operation reduces. Frameworks fill them in the order in which gradients
+// become ready, last parameters first (PyTorch's DistributedDataParallel, Megatron-LM's
+// param_and_grad_buffer.py).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "collective_model/training/parallel.h"
+
+namespace understudy {
+
+/// A tensor of parameters on one GPU.
+struct TrainedTensor {
+  uint64_t parameters = 0;
+  /// Share of its chunk's backward that is over when its gradient is there; its forward begins at one
+  /// less this.
+  double ready = 1;
+};
+
+struct GradientBucket {
+  uint64_t parameters = 0;
+  double ready = 1;  ///< of its last tensor
+};
+
+/// A bucket is full when it has `first` values (of later ones `least`) or more, in any unit.
+std::vector<GradientBucket> fill_buckets(std::span<const TrainedTensor> last_first, uint64_t first,
+                                         uint64_t least);
+
+/// Parameters of a full bucket: as told, or Megatron-LM's max(40,000,000, 1,000,000 dp).
+uint64_t bucket_parameters(const Parallel& parallel);
+
+/// Tensors of a chunk on one GPU in the order in which their gradients become ready. Each layer takes
+/// the same share of the chunk's backward; `output_share` is that of the output layer.
+std::vector<TrainedTensor> chunk_tensors(const Transformer& model, const Parallel& parallel,
+                                         uint32_t stage, uint32_t chunk, double output_share);
+
+/// Of a chunk, as `parallel` overlaps or does not: one bucket of all, then.
+std::vector<GradientBucket> chunk_buckets(const Transformer& model, const Parallel& parallel,
+                                          uint32_t stage, uint32_t chunk, double output_share);
+
+}  // namespace understudy

@@ -1,0 +1,56 @@
+// A training job of the configuration, compiled as far as no network is needed: which GPU is which
+// rank, what each stage computes, and the graph of its iterations.
+#pragma once
+
+#include <vector>
+
+#include "collective_model/training/iteration_graph.h"
+#include "ctrl/config/config.h"
+#include "dataplane/base/result.h"
+
+namespace understudy {
+
+/// A GPU of a node.
+struct GpuPlace {
+  NodeId node = 0;
+  uint32_t gpu = 0;
+};
+
+/// Ranks fill the nodes in the configuration's order, GPU by GPU: rank tensor + tp * (replica + dp *
+/// stage).
+class TrainingPlaces {
+ public:
+  TrainingPlaces() = default;
+  TrainingPlaces(const Parallel& parallel, uint32_t gpus)
+      : tp_(parallel.tp), dp_(parallel.dp), gpus_(gpus) {}
+  GpuPlace place(uint32_t stage, uint32_t replica, uint32_t tensor) const {
+    const uint64_t rank = tensor + tp_ * (replica + uint64_t{dp_} * stage);
+    return {static_cast<NodeId>(rank / gpus_), static_cast<uint32_t>(rank % gpus_)};
+  }
+  /// Of a stage and replica, whose GPUs share a node.
+  NodeId node(uint32_t stage, uint32_t replica) const { return place(stage, replica, 0).node; }
+  uint32_t gpus_per_node() const { return gpus_; }
+  /// Replicas of a stage that share each of its nodes.
+  uint32_t together() const { return std::min(dp_, gpus_ / tp_); }
+  bool one_node(uint32_t stage, uint32_t replica, uint32_t other_stage, uint32_t other) const {
+    return node(stage, replica) == node(other_stage, other);
+  }
+
+ private:
+  uint32_t tp_ = 1, dp_ = 1, gpus_ = 1;
+};
+
+struct TrainingPlan {
+  TrainingPlaces places;
+  IterationTimes times;
+  IterationGraph graph;
+};
+
+/// What a message within a node takes, of so many bytes; an operation of `ranks` GPUs there, as a ring.
+Duration inside_time(const Config& config, TrainingTransfer transfer, double bytes, uint32_t ranks);
+
+/// `config` has a [model]. Errors, with their lines: what such a job needs and the configuration does
+/// not say, and what cannot be carried out yet.
+Result<TrainingPlan> plan_training(const Config& config);
+
+}  // namespace understudy

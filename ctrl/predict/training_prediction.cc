@@ -1,0 +1,180 @@
+#include "ctrl/predict/training_prediction.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "collective_model/predict/time_model.h"
+#include "ctrl/compile/training_communicators.h"
+#include "ctrl/compile/training_job.h"
+#include "ctrl/network/training_reports.h"
+#include "ctrl/predict/job_network.h"
+#include "ctrl/report/json/training_json.h"
+#include "ctrl/report/training_table.h"
+#include "dataplane/base/try.h"
+#include "dataplane/flows/max_min.h"
+
+namespace understudy {
+namespace {
+
+/// What a family's transfers get of the network when all of them go on.
+struct SharedRate {
+  double slowest = 0;  ///< bytes per us of the slowest one
+  Duration latency;    ///< the longest
+};
+
+class Predictor {
+ public:
+  Predictor(const Config& config, const Topology& topology)
+      : config_(config),
+        topology_(topology),
+        parallel_(config.training->parallel),
+        routes_(topology.routes(config.seed)) {}
+
+  Result<TrainingPrediction> run() {
+    TrainingPlan plan = TRY(plan_training(config_));
+    const TrainingPlan& known = plan;
+    std::vector<std::vector<ClosedTime>> all;
+    for (const TrainingFamily& family : known.graph.families) {
+      all.push_back(crosses_network(known, parallel_, family)
+                        ? over_network(known, family)
+                        : inside_times(config_, known, topology_, family));
+    }
+    size_t next = 0;
+    const auto job = close_training(config_, std::move(plan),
+                                    [&](const TrainingFamily&) { return all[next++]; });
+    job->workload->begin();
+    TrainingPrediction out;
+    out.report = training_report(config_, *job);
+    out.notes = notes();
+    return out;
+  }
+
+ private:
+  double full_packet() const { return config_.fabric.mtu + PacketLimits::kHeaders; }
+
+  SharedRate shared(const std::vector<MessageWays::Way>& ways) {
+    const Graph& graph = topology_.graph;
+    const auto packet = static_cast<uint64_t>(full_packet());
+    MaxMin rates(graph.links().size());
+    for (LinkId link = 0; link < graph.links().size(); ++link) {
+      rates.set_capacity(link, MaxMin::share_of(graph.link(link).rate_for(packet)));
+    }
+    SharedRate out;
+    uint64_t number = 0;
+    for (const MessageWays::Way& way : ways) {
+      const auto path = routes_.path(way.from, way.to, flow_hash(way.from, way.to, number++));
+      Duration latency;
+      for (const LinkId link : path) latency += graph.link(link).latency;
+      out.latency = std::max(out.latency, latency);
+      rates.start(rates.add(path));
+    }
+    rates.update();
+    for (uint32_t sender = 0; sender < ways.size(); ++sender) {
+      const double rate = static_cast<double>(rates.rate(sender)) /
+                          static_cast<double>(uint64_t{1} << MaxMin::kFractionBits) / 8e6;
+      out.slowest = out.slowest > 0 ? std::min(out.slowest, rate) : rate;
+    }
+    return out;
+  }
+
+  std::vector<ClosedTime> over_network(const TrainingPlan& plan, const TrainingFamily& family) {
+    return family.kind == TrainingFamily::Kind::kData ? rings(plan, family) : pairs(plan, family);
+  }
+
+  /// Of all tensor ranks at once, as the closed form of a job has it at the rate that is left.
+  std::vector<ClosedTime> rings(const TrainingPlan& plan, const TrainingFamily& family) {
+    std::vector<MessageWays::Way> ways;
+    for (uint32_t tensor = 0; tensor < parallel_.tp; ++tensor) {
+      const auto more = ring_ways(config_, plan, topology_, family.stage, tensor);
+      ways.insert(ways.end(), more.begin(), more.end());
+    }
+    const SharedRate rate = shared(ways);
+    std::map<std::pair<TrainingTransfer, uint64_t>, Duration> known;
+    std::vector<ClosedTime> out;
+    for (const FamilyOperation& operation : family.operations) {
+      const auto [it, fresh] = known.try_emplace({operation.transfer, operation.bytes});
+      if (fresh) it->second = ring(plan, family, operation, rate);
+      out.push_back({it->second, Duration()});
+    }
+    return out;
+  }
+
+  Duration ring(const TrainingPlan& plan, const TrainingFamily& family,
+                const FamilyOperation& operation, const SharedRate& rate) {
+    const Collective collective = collective_of(operation.transfer);
+    const JobConfig job =
+        replicas_job(config_, plan, family.stage, 0, collective, {operation.bytes});
+    OperationShape shape;
+    shape.collective = collective;
+    shape.communicator = {parallel_.dp, static_cast<uint32_t>(job.ranks.size())};
+    shape.bytes = operation.bytes;
+    shape.element = element_bytes(job.type);
+    shape.channels = job.channels;
+    shape.version = job.nccl;
+    NetworkCost cost = job_network(config_, job, Algorithm::kRing, job.channels, &topology_).cost;
+    const double left = rate.slowest * job.channels;
+    if (left > 0) cost.rate = cost.rate > 0 ? std::min(cost.rate, left) : left;
+    return Duration::ps(std::llround(operation_time(shape, Calibration(), cost) * 1e6));
+  }
+
+  std::vector<ClosedTime> pairs(const TrainingPlan& plan, const TrainingFamily& family) {
+    std::vector<MessageWays::Way> ways;
+    for (uint32_t replica = 0; replica < parallel_.dp; ++replica) {
+      for (uint32_t tensor = 0; tensor < parallel_.tp; ++tensor) {
+        ways.push_back(pair_way(config_, plan, topology_, family, replica, tensor));
+      }
+    }
+    const SharedRate rate = shared(ways);
+    const double wire = full_packet() / config_.fabric.mtu;
+    std::vector<ClosedTime> out;
+    for (const FamilyOperation& operation : family.operations) {
+      const double bytes = static_cast<double>(operation.bytes) * wire;
+      const double us = rate.slowest > 0 ? bytes / rate.slowest : 0;
+      out.push_back({Duration::ps(std::llround(us * 1e6)), rate.latency});
+    }
+    return out;
+  }
+
+  std::vector<std::string> notes() const {
+    std::vector<std::string> notes;
+    if (!config_.events.empty()) {
+      notes.emplace_back("[[event]]s are not in it: simulate has them");
+    }
+    notes.emplace_back(
+        "operations of different stages, and gradients beside messages between stages, do not take "
+        "each other's bandwidth here: simulate --fidelity flow says what that costs");
+    if (topology_.choice == RouteChoice::kEcmp) {
+      notes.emplace_back("paths are drawn by hashes: those of simulate are others");
+    }
+    return notes;
+  }
+
+  const Config& config_;
+  const Topology& topology_;
+  const Parallel& parallel_;
+  Routes routes_;
+};
+
+}  // namespace
+
+Result<TrainingPrediction> predict_training(const Config& config, const Topology& topology) {
+  return Predictor(config, topology).run();
+}
+
+std::string training_prediction_text(const TrainingPrediction& prediction) {
+  std::string text = training_table(prediction.report);
+  for (const std::string& note : prediction.notes) text += "# " + note + "\n";
+  return text;
+}
+
+std::string training_prediction_json(const Config& config, const TrainingPrediction& prediction) {
+  report_parts::Json out;
+  out["schema"] = "understudy-training-prediction/1";
+  out["configuration"] = {{"path", config.path}, {"hash", config.hash}};
+  out["training"] = training_report_json(prediction.report);
+  out["notes"] = prediction.notes;
+  return out.dump(2) + "\n";
+}
+
+}  // namespace understudy

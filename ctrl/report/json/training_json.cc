@@ -1,0 +1,48 @@
+#include "ctrl/report/json/training_json.h"
+
+#include "ctrl/report/training_report.h"
+
+namespace understudy {
+
+using namespace report_parts;
+
+namespace {
+
+Json parts_json(const IterationParts& parts) {
+  return {{"compute_ps", parts.compute.ps()},    {"tensor_ps", parts.tensor.ps()},
+          {"pipeline_ps", parts.pipeline.ps()},  {"data_ps", parts.data.ps()},
+          {"bubble_ps", parts.bubble.ps()},      {"slowest_ps", parts.slowest.ps()},
+          {"optimizer_ps", parts.optimizer.ps()}};
+}
+
+Json stage_json(const StageResult& stage) {
+  return {{"mean", parts_json(stage.mean)},
+          {"longest_ps", stage.longest.ps()},
+          {"slowest_replica", stage.slowest}};
+}
+
+}  // namespace
+
+Json training_report_json(const TrainingReport& training) {
+  Json out;
+  out["source"] = training.source;
+  out["gpus"] = training.gpus;
+  out["nodes"] = training.nodes;
+  out["tp"] = training.tp;
+  out["pp"] = training.pp;
+  out["dp"] = training.dp;
+  out["micro_batches"] = training.micro_batches;
+  out["flops"] = training.flops;
+  out["peak_flops"] = training.peak_flops;
+  out["tokens"] = training.tokens;
+  out["connections"] = training.connections;
+  out["iterations"] = list(training.iterations, [](const IterationResult& iteration) {
+    return Json{{"begin_ps", iteration.begin.ps()},
+                {"end_ps", iteration.end.ps()},
+                {"mean", parts_json(iteration.mean)},
+                {"stages", list(iteration.stages, stage_json)}};
+  });
+  return out;
+}
+
+}  // namespace understudy

@@ -1,0 +1,55 @@
+#include "ctrl/report/training_table.h"
+
+#include "ctrl/report/text.h"
+#include "dataplane/base/text_format.h"
+
+namespace understudy {
+namespace {
+
+std::string milliseconds(Duration time) { return format_text("%.3f", time.seconds() * 1e3); }
+
+std::string how(const TrainingReport& training) {
+  if (training.source == "packet") return "packet by packet";
+  return training.source == "flow" ? "as max-min fair rates" : "by closed forms";
+}
+
+std::string parts_line(const std::string& name, const IterationParts& parts) {
+  return format_text("# %-8s %11s %11s %11s %11s %11s %11s %11s\n", name.c_str(),
+                     milliseconds(parts.compute).c_str(), milliseconds(parts.tensor).c_str(),
+                     milliseconds(parts.pipeline).c_str(), milliseconds(parts.data).c_str(),
+                     milliseconds(parts.bubble).c_str(), milliseconds(parts.slowest).c_str(),
+                     milliseconds(parts.optimizer).c_str());
+}
+
+}  // namespace
+
+std::string training_table(const TrainingReport& training) {
+  std::string text = "# training: " + count_text(training.gpus, "GPU") + " on " +
+                     count_text(training.nodes, "node") + ", TP " + std::to_string(training.tp) +
+                     ", PP " + std::to_string(training.pp) + ", DP " + std::to_string(training.dp) +
+                     ", " + std::to_string(training.micro_batches) +
+                     (training.micro_batches == 1 ? " micro-batch" : " micro-batches") +
+                     "; operations between nodes " + how(training) + "\n";
+  text += format_text("# %9s %12s %14s %14s %10s\n", "iteration", "time(ms)", "tokens/s",
+                      "TFLOP/s a GPU", "of peak");
+  for (size_t i = 0; i < training.iterations.size(); ++i) {
+    const double seconds = training.iterations[i].took().seconds();
+    if (seconds <= 0) continue;
+    text += format_text("%11zu %12s %14.0f %14.1f %8.1f %%\n", i,
+                        milliseconds(training.iterations[i].took()).c_str(),
+                        static_cast<double>(training.tokens) / seconds,
+                        training.flops / static_cast<double>(training.gpus) / seconds / 1e12,
+                        training.flops / seconds / training.peak_flops * 100);
+  }
+  if (training.iterations.empty()) return text;
+  const IterationResult& last = training.iterations.back();
+  text += "# where the time of the last one went, in ms: computing, then what was waited for\n";
+  text += format_text("# %-8s %11s %11s %11s %11s %11s %11s %11s\n", "stage", "compute", "TP", "PP",
+                      "DP", "bubble", "slowest", "optimizer");
+  for (size_t stage = 0; stage < last.stages.size(); ++stage) {
+    text += parts_line(std::to_string(stage), last.stages[stage].mean);
+  }
+  return text + parts_line("mean", last.mean);
+}
+
+}  // namespace understudy
