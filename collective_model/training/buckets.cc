@@ -72,6 +72,23 @@ std::vector<TrainedTensor> chunk_tensors(const Transformer& model, const Paralle
   return out;
 }
 
+std::vector<GradientBucket> chunk_units(const Transformer& model, const Parallel& parallel,
+                                        uint32_t stage, uint32_t chunk, double output_share) {
+  const EndParameters ends = end_parameters(model, parallel, stage);
+  const bool first = stage == 0 && chunk == 0;
+  const bool last = stage + 1 == parallel.pp && chunk + 1 == parallel.chunks;
+  std::vector<GradientBucket> out;
+  if (last && ends.last > 0) out.push_back({ends.last, output_share});
+  const uint32_t layers = chunk_layers(model, parallel);
+  for (uint32_t layer = 1; layer <= layers; ++layer) {
+    const double share = (1 - output_share) * layer / layers;
+    out.push_back(
+        {layer_parameters(model).of_rank(parallel.tp), layer == layers ? 1 : output_share + share});
+  }
+  if (first && ends.first > 0) out.push_back({ends.first, 1});
+  return out;
+}
+
 std::vector<GradientBucket> chunk_buckets(const Transformer& model, const Parallel& parallel,
                                           uint32_t stage, uint32_t chunk, double output_share) {
   const auto tensors = chunk_tensors(model, parallel, stage, chunk, output_share);

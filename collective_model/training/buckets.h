@@ -36,6 +36,11 @@ uint64_t bucket_parameters(const Parallel& parallel);
 std::vector<TrainedTensor> chunk_tensors(const Transformer& model, const Parallel& parallel,
                                          uint32_t stage, uint32_t chunk, double output_share);
 
+/// What ZeRO's stage 3 gathers and reduces at a time: the ends that the chunk has, and each layer; in the
+/// order in which their gradients become ready.
+std::vector<GradientBucket> chunk_units(const Transformer& model, const Parallel& parallel,
+                                        uint32_t stage, uint32_t chunk, double output_share);
+
 /// Of a chunk, as `parallel` overlaps or does not: one bucket of all, then.
 std::vector<GradientBucket> chunk_buckets(const Transformer& model, const Parallel& parallel,
                                           uint32_t stage, uint32_t chunk, double output_share);

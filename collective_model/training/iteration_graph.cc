@@ -20,7 +20,6 @@ class GraphBuilder {
   GraphBuilder(const Transformer& model, const Parallel& parallel, const IterationTimes& times)
       : model_(model), parallel_(parallel), times_(times), pipeline_(pipeline_of(parallel)) {
     ASSERT_INVARIANT(times.stages.size() == parallel.pp);
-    ASSERT_INVARIANT(parallel.zero <= 1);
   }
 
   IterationGraph run(uint32_t iterations) {
@@ -101,14 +100,15 @@ class GraphBuilder {
     iteration_ = 0;
     computing_waits_.clear();
     data_ = kNone;
-    last_on_.clear();
     computed_ = add_node({.kind = WorkloadNode::Kind::kStart}, {});
     begin_ = computed_;
     chunks_.clear();
     for (uint32_t chunk = 0; chunk < parallel_.chunks; ++chunk) {
       const bool last = stage + 1 == parallel_.pp && chunk + 1 == parallel_.chunks;
       const double output = last ? times_.stages[stage].output_share : 0;
-      chunks_.push_back(chunk_buckets(model_, parallel_, stage, chunk, output));
+      chunks_.push_back(parallel_.zero == 3
+                            ? chunk_units(model_, parallel_, stage, chunk, output)
+                            : chunk_buckets(model_, parallel_, stage, chunk, output));
     }
   }
 
@@ -125,10 +125,12 @@ class GraphBuilder {
       if (steps[i].kind == readies) last[steps[i].chunk] = i;
     }
     for (size_t i = 0; i < steps.size(); ++i) {
-      const bool ready = steps[i].kind == readies && last[steps[i].chunk] == i;
-      add_step(steps[i], ready);
+      const bool ready =
+          steps[i].kind == readies && (parallel_.zero == 2 || last[steps[i].chunk] == i);
+      parallel_.zero == 3 ? add_unit_steps(steps[i], steps[i].kind == readies)
+                          : add_step(steps[i], ready);
     }
-    if (!parallel_.overlap_gradients) {
+    if (!parallel_.overlap_gradients && parallel_.zero < 2) {
       for (uint32_t chunk = parallel_.chunks; chunk-- > 0;) {
         for (const GradientBucket& bucket : chunks_[chunk]) reduce(bucket);
       }
@@ -136,15 +138,14 @@ class GraphBuilder {
     end_iteration();
   }
 
-  /// ZeRO's stage 1: what each rank's optimizer has made, from the iteration before.
+  /// ZeRO's stages 1 and 2: what each rank's optimizer has made, from the iteration before.
   void gather_weights() {
     weights_.assign(parallel_.chunks, {});
-    if (parallel_.zero == 0 || parallel_.dp == 1) return;
+    if (parallel_.zero == 0 || parallel_.zero == 3 || parallel_.dp == 1) return;
     for (uint32_t chunk = 0; chunk < parallel_.chunks; ++chunk) {
       const std::vector<GradientBucket>& buckets = chunks_[chunk];
       for (size_t i = buckets.size(); i-- > 0;) {
-        const uint32_t node = data_operation(
-            {TrainingTransfer::kAllGather, rounded(kTrainedValueBytes, buckets[i].parameters)});
+        const uint32_t node = gather(buckets[i]);
         after(node, begin_);
         weights_[chunk].push_back(node);
       }
@@ -153,6 +154,11 @@ class GraphBuilder {
       computing_waits_.push_back(data_);
       weights_.assign(parallel_.chunks, {});
     }
+  }
+
+  uint32_t gather(const GradientBucket& bucket) {
+    return data_operation(
+        {TrainingTransfer::kAllGather, rounded(kTrainedValueBytes, bucket.parameters)});
   }
 
   void reduce(const GradientBucket& bucket) {
@@ -195,7 +201,7 @@ class GraphBuilder {
     const std::vector<GradientBucket>& buckets = chunks_[step.chunk];
     if (waits) {
       for (size_t i = buckets.size(); i-- > 1;) cuts.push_back(1 - buckets[i - 1].ready);
-    } else if (ready && parallel_.overlap_gradients) {
+    } else if (ready && reduces_behind_steps()) {
       for (const GradientBucket& bucket : buckets) cuts.push_back(bucket.ready);
       cuts.pop_back();
     }
@@ -209,7 +215,46 @@ class GraphBuilder {
               {mark_of(step.kind), iteration_, step.micro_batch, step.chunk});
       done = until;
       tensor_done = tensor_until;
-      if (ready && parallel_.overlap_gradients) reduce(buckets[i]);
+      if (ready && reduces_behind_steps()) reduce(buckets[i]);
+    }
+    send(step);
+  }
+  bool reduces_behind_steps() const { return parallel_.overlap_gradients || parallel_.zero == 2; }
+
+  /// ZeRO's stage 3. Weights that are not wanted again are dropped: all passes gather.
+  void add_unit_steps(const PipelineStep& step, bool ready) {
+    const bool gathers = parallel_.dp > 1 && step.kind != PipelineStep::Kind::kWeightGradient;
+    receive(step);
+    std::vector<GradientBucket> units = chunks_[step.chunk];
+    if (step.kind == PipelineStep::Kind::kForward) {
+      std::ranges::reverse(units);
+      // A unit ends where the one before it, on the way back, begins.
+      for (size_t i = 0; i < units.size(); ++i) {
+        units[i].ready = i + 1 < units.size() ? 1 - units[i + 1].ready : 1;
+      }
+    }
+    std::vector<uint32_t> weights;
+    if (gathers) {
+      for (size_t i = 0; i < std::min<size_t>(units.size(), 2); ++i) {
+        weights.push_back(gather(units[i]));
+        after(weights.back(), begin_);
+      }
+    }
+    const auto [time, tensor] = times_of(step);
+    Duration done, tensor_done;
+    for (size_t i = 0; i < units.size(); ++i) {
+      if (gathers) computing_waits_.push_back(weights[i]);
+      const Duration until = share(time, units[i].ready),
+                     tensor_until = share(tensor, units[i].ready);
+      compute(until - done, tensor_until - tensor_done,
+              {mark_of(step.kind), iteration_, step.micro_batch, step.chunk});
+      done = until;
+      tensor_done = tensor_until;
+      if (ready) reduce(units[i]);
+      if (gathers && i + 2 < units.size()) {
+        weights.push_back(gather(units[i + 2]));
+        after(weights.back(), computed_);
+      }
     }
     send(step);
   }
@@ -244,13 +289,16 @@ class GraphBuilder {
     return {of(stage.chunks[step.chunk]), of(stage.tensor[step.chunk])};
   }
 
-  /// What the step takes from another stage.
+  /// What the step takes from another stage: awaited from the iteration's begin on, or once the step is
+  /// the next one. With chunks a stage would wait for ever for one that waits for it, if it did not take
+  /// what comes for later steps.
   void receive(const PipelineStep& step) {
     const auto input = pipeline_input(pipeline_, {stage_, step});
     if (!input || input->stage == stage_) return;
     const bool forward = step.kind == PipelineStep::Kind::kForward;
-    const uint32_t node = move({input->stage, stage_, forward}, 1);
-    if (!parallel_.overlap_pipeline) after(node, computed_);
+    const uint32_t node = operation(ways({input->stage, stage_, forward}), 1, message());
+    const bool ahead = parallel_.overlap_pipeline || parallel_.chunks > 1;
+    after(node, ahead ? begin_ : computed_);
     computing_waits_.push_back(node);
   }
   /// What the step gives to another stage.
@@ -258,17 +306,9 @@ class GraphBuilder {
     const auto to = consumer(step);
     if (!to || *to == stage_) return;
     const bool forward = step.kind == PipelineStep::Kind::kForward;
-    const uint32_t node = move({stage_, *to, forward}, 0);
+    const uint32_t node = operation(ways({stage_, *to, forward}), 0, message());
     after(node, computed_);
     if (!parallel_.overlap_pipeline) computing_waits_.push_back(node);
-  }
-  /// Messages of one way follow each other.
-  uint32_t move(const Way& way, uint32_t role) {
-    const uint32_t node = operation(ways(way), role, message());
-    const auto [it, fresh] = last_on_.try_emplace({way, role}, begin_);
-    after(node, it->second);
-    it->second = node;
-    return node;
   }
   std::optional<uint32_t> consumer(const PipelineStep& step) const {
     const uint32_t last = parallel_.pp - 1;
@@ -303,7 +343,6 @@ class GraphBuilder {
     after(norm, reduced);
     computing_waits_.push_back(norm);
     begin_ = compute(times_.stages[stage_].optimizer, Duration(), {Kind::kOptimizer});
-    last_on_.clear();
     if (out_.ends.size() <= iteration_) out_.ends.emplace_back(parallel_.pp);
     out_.ends[iteration_][stage_] = begin_;
   }
@@ -351,7 +390,6 @@ class GraphBuilder {
   std::vector<uint32_t> computing_waits_;            ///< what the next one that computes waits for
   std::vector<std::vector<GradientBucket>> chunks_;  ///< buckets
   std::vector<std::vector<uint32_t>> weights_;       ///< by chunk and bucket, in forward order
-  std::map<std::pair<Way, uint32_t>, uint32_t> last_on_;  ///< by way and role
 };
 
 }  // namespace

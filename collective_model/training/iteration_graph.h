@@ -6,9 +6,13 @@
 // what is computed. A stage computes its steps (pipeline.h) one after another. Messages between
 // stages, and gradients of buckets, are operations beside that.
 //
-// Of an iteration: with ZeRO weights are gathered; the pipeline; each chunk's gradients, bucket by
-// bucket, from its last backward on; gradients of an embedding that is tied between the first and the
-// last stage; the norm of the gradients, for which all stages wait for each other; the optimizer.
+// Of an iteration: with ZeRO's stages 1 and 2 weights are gathered; the pipeline; each chunk's gradients,
+// bucket by bucket, from its last backward on, or with stage 2 from each one on; gradients of an embedding
+// that is tied between the first and the last stage; the norm of the gradients, for which all stages wait
+// for each other; the optimizer.
+//
+// With ZeRO's stage 3 weights are gathered layer by layer before each pass over them, the next one while
+// one is computed, and gradients are reduced behind each backward of a layer (PyTorch's fully_shard).
 #pragma once
 
 #include <vector>
@@ -81,7 +85,7 @@ struct IterationGraph {
   std::vector<std::vector<uint32_t>> ends;  ///< by iteration and stage: the node that ends it
 };
 
-/// `times` has as many stages and chunks as `parallel`, whose ZeRO stage is 0 or 1.
+/// `times` has as many stages and chunks as `parallel`.
 IterationGraph iteration_graph(const Transformer& model, const Parallel& parallel,
                                const IterationTimes& times, uint32_t iterations);
 

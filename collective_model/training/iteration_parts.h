@@ -40,4 +40,14 @@ struct IterationResult {
   Duration took() const { return end - begin; }
 };
 
+/// A part of what an iteration's end waited for (critical_path.h).
+struct CriticalStretch {
+  enum class What : uint8_t { kCompute, kTensor, kPipeline, kData, kNorm, kOptimizer };
+  What what = What::kCompute;
+  uint32_t stage = 0;
+  uint32_t to = 0;       ///< kPipeline, and kData of the tied embedding: the other stage
+  uint32_t replica = 0;  ///< kCompute, kTensor
+  Duration length;
+};
+
 }  // namespace understudy

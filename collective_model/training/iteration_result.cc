@@ -79,10 +79,12 @@ class StageWalk {
       }
       case TrainingFamily::Kind::kData:
       case TrainingFamily::Kind::kEnds: {
-        // Until all members were there it waited for these.
-        const Duration carried = std::min(wait, latest - entered(last));
-        parts.data += carried;
-        parts.slowest += wait - carried;
+        // Until it could enter it waited for others of its own, until all had for the slowest.
+        const Time own = std::max(before, done_.executor().ready(last, replica));
+        const Time all = std::clamp(entered(last), own, from);
+        if (own > before) add_wait(parts, last, replica, before, own);
+        parts.slowest += all - own;
+        parts.data += from - all;
         return;
       }
     }

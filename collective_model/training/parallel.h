@@ -28,7 +28,7 @@ struct Parallel {
   /// With ZeRO: the first forward waits bucket by bucket for the weights; else for all of them.
   bool overlap_weights = false;
   /// Messages between stages go while these compute; else a stage waits until what it sends has left,
-  /// and takes what comes only when it would work on it.
+  /// and, without chunks, takes what comes only when it would work on it.
   bool overlap_pipeline = true;
   /// Parameters of a bucket, at least. 0: Megatron-LM's rule (bucket_parameters()).
   uint64_t bucket = 0;

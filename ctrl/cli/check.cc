@@ -47,6 +47,10 @@ void add_check(CLI::App& app, int& status) {
     std::printf("%s: good: %zu nodes, %zu ports, %zu jobs, %zu services\n", path->c_str(),
                 config->nodes.size(), config->ports.size(), config->jobs.size(),
                 config->services.size());
+    if (config->training) {
+      std::printf("and a training job on %llu GPUs\n",
+                  static_cast<unsigned long long>(config->training->parallel.gpus()));
+    }
     if (!simulated && predicted) {
       std::printf("for predict only: simulate says: %s\n", simulated.error().text.c_str());
     } else if (network_alone && !refused.empty()) {

@@ -6,6 +6,7 @@
 #include "ctrl/cli/commands.h"
 #include "ctrl/compare/comparison.h"
 #include "ctrl/compare/real_comparison.h"
+#include "ctrl/compile/training_plan.h"
 
 namespace understudy {
 namespace {
@@ -32,13 +33,20 @@ int run_compare_real(const Config& config, const CompareArguments& arguments) {
 }
 
 int run_compare(const CompareArguments& arguments) {
-  const auto config = load_or_complain(arguments.config);
+  const auto config =
+      arguments.real ? load_or_complain(arguments.config) : load_with_model(arguments.config);
   if (!config) return kExitBadInput;
   if (arguments.real) return run_compare_real(*config, arguments);
-  if (config->jobs.empty() && config->traffic.empty()) {
-    std::fprintf(stderr, "%s: there is no [[job]] and no [[traffic]] to compare\n",
+  if (config->jobs.empty() && config->traffic.empty() && !config->training) {
+    std::fprintf(stderr, "%s: there is no [[job]], [[traffic]] or [model] to compare\n",
                  config->path.c_str());
     return kExitBadInput;
+  }
+  if (config->training) {
+    if (const auto plan = plan_training(*config); !plan) {
+      std::fprintf(stderr, "%s\n", plan.error().text.c_str());
+      return kExitBadInput;
+    }
   }
   const auto topology = given_topology(*config);
   CompareOptions options;

@@ -6,6 +6,7 @@
 #include "ctrl/cli/commands.h"
 #include "ctrl/predict/prediction.h"
 #include "ctrl/predict/training_prediction.h"
+#include "ctrl/report/training_table.h"
 
 namespace understudy {
 namespace {
@@ -26,8 +27,8 @@ int run_training(const Config& config, const PredictArguments& arguments) {
     std::fprintf(stderr, "%s\n", prediction.error().text.c_str());
     return kExitBadInput;
   }
-  const std::string text = arguments.json ? training_prediction_json(config, *prediction)
-                                          : training_prediction_text(*prediction);
+  const std::string text =
+      arguments.json ? training_prediction_json(config, *prediction) : training_table(*prediction);
   std::fputs(text.c_str(), stdout);
   return kExitOk;
 }
@@ -35,7 +36,16 @@ int run_training(const Config& config, const PredictArguments& arguments) {
 int run_predict(const PredictArguments& arguments) {
   const auto config = load_with_model(arguments.config);
   if (!config || !lists_operations(*config, "predict")) return kExitBadInput;
-  if (config->training) return run_training(*config, arguments);
+  if (config->training) {
+    if (arguments.json && !config->jobs.empty()) {
+      std::fprintf(stderr,
+                   "%s: --json is of a [model] or of [[job]]s: give each a file of its own\n",
+                   config->path.c_str());
+      return kExitBadInput;
+    }
+    const int status = run_training(*config, arguments);
+    if (status != kExitOk || config->jobs.empty()) return status;
+  }
   if (config->jobs.empty()) {
     std::fprintf(stderr, "%s: there is no [[job]] to predict\n", config->path.c_str());
     return kExitBadInput;

@@ -23,6 +23,10 @@ int topo(const TopoArguments& arguments) {
   }
   const auto config = load_with_model(arguments.config);
   if (!config) return kExitBadInput;
+  if (config->nodes.empty()) {
+    std::fprintf(stderr, "%s: there is no [[node]], and so no network\n", config->path.c_str());
+    return kExitBadInput;
+  }
   const auto topology = build_topology(*config);
   if (!topology) {
     std::fputs(describe(topology.error()).c_str(), stderr);

@@ -7,6 +7,7 @@
 #include "ctrl/compare/reasons.h"
 #include "ctrl/compile/scenario.h"
 #include "ctrl/config/kernel_nodes.h"
+#include "ctrl/predict/training_prediction.h"
 #include "ctrl/run/simulate.h"
 
 namespace understudy {
@@ -24,6 +25,9 @@ struct Mean {
     return count == 0 ? std::nullopt : std::optional(sum / count);
   }
 };
+
+/// The part that a training job's iterations are.
+constexpr const char* kModel = "model";
 
 /// Means of the timed operations of a job, by their order of sizes.
 using MeansBySize = std::vector<std::pair<uint64_t, Mean>>;
@@ -46,6 +50,11 @@ std::map<std::string, MeansBySize> figures(const RunReport& report) {
   for (const RankJobReport& job : report.traffic->jobs) {
     for (const RankOperationReport& o : job.operations) {
       if (!o.warmup) add(out["job '" + job.name + "'"], o.bytes, o.mean);
+    }
+  }
+  if (report.traffic->training) {
+    for (const IterationResult& iteration : report.traffic->training->iterations) {
+      add(out[kModel], 0, iteration.took());
     }
   }
   for (const TrafficGroupReport& group : report.traffic->groups) {
@@ -81,6 +90,8 @@ class Comparer {
 
  private:
   void add_predictions();
+  void add_model();
+  void explain_model(ComparedRow& row) const;
   void add_run(Speed speed, FabricFidelity fidelity, bool asked);
   ComparedRow& row(const std::string& part, uint64_t bytes);
   std::string& refused(Speed speed) { return out_.refused[static_cast<size_t>(speed)]; }
@@ -104,7 +115,50 @@ ComparedRow& Comparer::row(const std::string& part, uint64_t bytes) {
   return *at;
 }
 
+/// Its iterations, of which predict's are all alike.
+void Comparer::add_model() {
+  Result<Topology> own = fail("");
+  if (topology_ == nullptr) {
+    auto built = build_topology(config_);
+    if (!built) {
+      refused(Speed::kClosedForm) = describe(built.error());
+      return;
+    }
+    own = std::move(*built);
+  }
+  const auto prediction = predict_training(config_, topology_ == nullptr ? *own : *topology_);
+  if (!prediction) {
+    refused(Speed::kClosedForm) = prediction.error().text;
+    return;
+  }
+  Mean mean;
+  for (const IterationResult& iteration : prediction->iterations) mean.add(iteration.took());
+  ComparedRow& compared = row(kModel, 0);
+  compared.way = "iterations, " + std::to_string(prediction->gpus) + " GPUs";
+  compared.predict = compared.time[static_cast<size_t>(Speed::kClosedForm)] = mean.value();
+}
+
+void Comparer::explain_model(ComparedRow& row) const {
+  const bool closed = row.differs(Speed::kClosedForm, Speed::kPackets) ||
+                      row.differs(Speed::kClosedForm, Speed::kFlow);
+  if (closed && !config_.events.empty()) {
+    row.reasons.emplace_back("closed forms know no [[event]]");
+  }
+  if (closed) {
+    row.reasons.emplace_back(
+        "in closed forms operations of different stages, and gradients beside messages between "
+        "stages, do not take each other's bandwidth");
+  }
+  if (row.differs(Speed::kFlow, Speed::kPackets)) {
+    row.reasons.emplace_back(
+        "flows share links evenly: no queues, congestion control or losses, and a ring's messages "
+        "do not wait for each other");
+  }
+}
+
 void Comparer::add_predictions() {
+  if (config_.training) add_model();
+  if (config_.training && config_.jobs.empty()) return;
   if (config_.jobs.empty()) {
     refused(Speed::kClosedForm) = "there is no [[job]], and [[traffic]] has no closed form";
     return;
@@ -157,7 +211,9 @@ Result<Comparison> Comparer::compare() {
   }
   const Reasons reasons(config_, reports_[static_cast<size_t>(Speed::kPackets)]);
   for (ComparedPart& part : out_.parts) {
-    for (ComparedRow& row : part.rows) reasons.explain(row);
+    for (ComparedRow& row : part.rows) {
+      part.name == kModel ? explain_model(row) : reasons.explain(row);
+    }
   }
   for (const auto& report : reports_) {
     if (report) add_validity(out_.validity, report->validity);

@@ -66,7 +66,7 @@ struct CompareOptions {
   std::function<void(const std::string&)> progress;  ///< lines for a person; may be empty
 };
 
-/// `config` has at least one [[job]] or [[traffic]]. Error: no speed has an answer.
+/// `config` has at least one [[job]] or [[traffic]], or a [model]. Error: no speed has an answer.
 Result<Comparison> compare(const Config& config, const Topology* topology,
                            const CompareOptions& options);
 

@@ -47,11 +47,6 @@ class Planner {
                 "model: its times need a [gpu]: a preset, or flops, memory and "
                 "memory_bandwidth");
     }
-    if (parallel_.zero > 1) {
-      return no(training_.parallel_line,
-                "parallel.zero: found " + std::to_string(parallel_.zero) +
-                    ": iterations are carried out with 0 and 1; workload show has the others");
-    }
     TRY(check_nodes());
     TRY(check_steps());
     if (parallel_.tp > 1 && !node_way(config_)) {
@@ -114,8 +109,10 @@ class Planner {
 
   Result<void> check_steps() const {
     constexpr uint64_t kMost = 50'000'000;
-    const uint64_t steps = uint64_t{2} * parallel_.pp * parallel_.chunks *
-                           parallel_.micro_batches() * parallel_.dp * training_.iterations;
+    const uint64_t passes =
+        parallel_.zero == 3 ? model_.layers : uint64_t{parallel_.pp} * parallel_.chunks;
+    const uint64_t steps =
+        2 * passes * parallel_.micro_batches() * parallel_.dp * training_.iterations;
     if (steps <= kMost) return {};
     return no(training_.parallel_line, "parallel: all stages and replicas together have " +
                                            std::to_string(steps) + " steps; at most " +

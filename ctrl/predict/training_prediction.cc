@@ -10,7 +10,6 @@
 #include "ctrl/network/training_reports.h"
 #include "ctrl/predict/job_network.h"
 #include "ctrl/report/json/training_json.h"
-#include "ctrl/report/training_table.h"
 #include "dataplane/base/try.h"
 #include "dataplane/flows/max_min.h"
 
@@ -31,7 +30,7 @@ class Predictor {
         parallel_(config.training->parallel),
         routes_(topology.routes(config.seed)) {}
 
-  Result<TrainingPrediction> run() {
+  Result<TrainingReport> run() {
     TrainingPlan plan = TRY(plan_training(config_));
     const TrainingPlan& known = plan;
     std::vector<std::vector<ClosedTime>> all;
@@ -44,9 +43,8 @@ class Predictor {
     const auto job = close_training(config_, std::move(plan),
                                     [&](const TrainingFamily&) { return all[next++]; });
     job->workload->begin();
-    TrainingPrediction out;
-    out.report = training_report(config_, *job);
-    out.notes = notes();
+    TrainingReport out = training_report(config_, *job);
+    for (std::string& note : notes()) out.notes.push_back(std::move(note));
     return out;
   }
 
@@ -158,22 +156,15 @@ class Predictor {
 
 }  // namespace
 
-Result<TrainingPrediction> predict_training(const Config& config, const Topology& topology) {
+Result<TrainingReport> predict_training(const Config& config, const Topology& topology) {
   return Predictor(config, topology).run();
 }
 
-std::string training_prediction_text(const TrainingPrediction& prediction) {
-  std::string text = training_table(prediction.report);
-  for (const std::string& note : prediction.notes) text += "# " + note + "\n";
-  return text;
-}
-
-std::string training_prediction_json(const Config& config, const TrainingPrediction& prediction) {
+std::string training_prediction_json(const Config& config, const TrainingReport& prediction) {
   report_parts::Json out;
   out["schema"] = "understudy-training-prediction/1";
   out["configuration"] = {{"path", config.path}, {"hash", config.hash}};
-  out["training"] = training_report_json(prediction.report);
-  out["notes"] = prediction.notes;
+  out["training"] = training_report_json(prediction);
   return out.dump(2) + "\n";
 }
 

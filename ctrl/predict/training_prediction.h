@@ -4,26 +4,18 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "ctrl/config/config.h"
 #include "ctrl/report/training_report.h"
-#include "ctrl/report/validity_line.h"
 #include "ctrl/topology/topology.h"
 #include "dataplane/base/result.h"
 
 namespace understudy {
 
-struct TrainingPrediction {
-  TrainingReport report;
-  std::vector<std::string> notes;  ///< what it leaves out
-};
-
 /// `config` has a [model]. `topology`: of its nodes, one switch where it has none. Errors: as
 /// plan_training().
-Result<TrainingPrediction> predict_training(const Config& config, const Topology& topology);
+Result<TrainingReport> predict_training(const Config& config, const Topology& topology);
 
-std::string training_prediction_text(const TrainingPrediction& prediction);
-std::string training_prediction_json(const Config& config, const TrainingPrediction& prediction);
+std::string training_prediction_json(const Config& config, const TrainingReport& prediction);
 
 }  // namespace understudy

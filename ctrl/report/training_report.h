@@ -20,6 +20,10 @@ struct TrainingReport {
   uint64_t tokens = 0;       ///< of an iteration
   uint32_t connections = 0;  ///< over the network
   std::vector<IterationResult> iterations;
+  /// Of the last iteration: what its end waited for; names of the nodes of kCompute and kTensor.
+  std::vector<CriticalStretch> critical;
+  std::vector<std::string> critical_nodes;  ///< beside it
+  std::vector<std::string> notes;           ///< what the times rest on, and what they leave out
 };
 
 }  // namespace understudy

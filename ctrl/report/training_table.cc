@@ -1,5 +1,7 @@
 #include "ctrl/report/training_table.h"
 
+#include <algorithm>
+
 #include "ctrl/report/text.h"
 #include "dataplane/base/text_format.h"
 
@@ -19,6 +21,43 @@ std::string parts_line(const std::string& name, const IterationParts& parts) {
                      milliseconds(parts.pipeline).c_str(), milliseconds(parts.data).c_str(),
                      milliseconds(parts.bubble).c_str(), milliseconds(parts.slowest).c_str(),
                      milliseconds(parts.optimizer).c_str());
+}
+
+std::string stretch_text(const CriticalStretch& stretch, const std::string& node) {
+  const std::string stage = std::to_string(stretch.stage);
+  const std::string where =
+      "stage " + stage + ", replica " + std::to_string(stretch.replica) + " (" + node + ")";
+  switch (stretch.what) {
+    case CriticalStretch::What::kCompute:
+      return "computing of " + where;
+    case CriticalStretch::What::kTensor:
+      return "tensor parallelism of " + where;
+    case CriticalStretch::What::kPipeline:
+      return "messages from stage " + stage + " to " + std::to_string(stretch.to);
+    case CriticalStretch::What::kData:
+      if (stretch.to != stretch.stage) return "gradients of the tied embedding";
+      return "gradients and weights of stage " + stage;
+    case CriticalStretch::What::kNorm:
+      return "norm of the gradients";
+    case CriticalStretch::What::kOptimizer:
+      break;
+  }
+  return "optimizer of stage " + stage;
+}
+
+std::string critical_lines(const TrainingReport& training, Duration took) {
+  constexpr size_t kMost = 6;
+  std::string text = "# critical path, what its end waited for:\n";
+  for (size_t i = 0; i < std::min(kMost, training.critical.size()); ++i) {
+    const CriticalStretch& stretch = training.critical[i];
+    text += format_text("#   %5.1f %%  %s ms  ", stretch.length.seconds() / took.seconds() * 100,
+                        milliseconds(stretch.length).c_str()) +
+            stretch_text(stretch, training.critical_nodes[i]) + "\n";
+  }
+  if (training.critical.size() > kMost) {
+    text += "#   and " + count_text(training.critical.size() - kMost, "shorter part") + "\n";
+  }
+  return text;
 }
 
 }  // namespace
@@ -49,7 +88,10 @@ std::string training_table(const TrainingReport& training) {
   for (size_t stage = 0; stage < last.stages.size(); ++stage) {
     text += parts_line(std::to_string(stage), last.stages[stage].mean);
   }
-  return text + parts_line("mean", last.mean);
+  text += parts_line("mean", last.mean);
+  text += critical_lines(training, last.took());
+  for (const std::string& note : training.notes) text += "# note: " + note + "\n";
+  return text;
 }
 
 }  // namespace understudy

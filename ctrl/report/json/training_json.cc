@@ -42,6 +42,21 @@ Json training_report_json(const TrainingReport& training) {
                 {"mean", parts_json(iteration.mean)},
                 {"stages", list(iteration.stages, stage_json)}};
   });
+  out["critical_path"] = Json::array();
+  for (size_t i = 0; i < training.critical.size(); ++i) {
+    const CriticalStretch& stretch = training.critical[i];
+    constexpr const char* kWords[] = {"compute", "tensor", "pipeline", "data", "norm", "optimizer"};
+    const char* what = kWords[static_cast<size_t>(stretch.what)];
+    Json one = {{"what", what}, {"stage", stretch.stage}, {"length_ps", stretch.length.ps()}};
+    if (stretch.what <= CriticalStretch::What::kTensor) {
+      one["replica"] = stretch.replica;
+      one["node"] = training.critical_nodes[i];
+    } else if (stretch.to != stretch.stage) {
+      one["to"] = stretch.to;
+    }
+    out["critical_path"].push_back(std::move(one));
+  }
+  out["notes"] = training.notes;
   return out;
 }
 

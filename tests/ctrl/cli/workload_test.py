@@ -9,6 +9,7 @@ import unittest
 from command_line import QUICKSTART, CommandLine
 
 LLAMA = QUICKSTART.parent / "training/llama2_70b.toml"
+RAIL = QUICKSTART.parent / "training/llama2_70b_rail.toml"
 BIG = """format = 1
 [model]
 preset = "gpt3-175b"
@@ -88,10 +89,43 @@ class Workloads(CommandLine):
         """check says that it is good; no other one ignores it."""
         done = self.run_it("check", LLAMA)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        self.assertIn("a training job on 512 GPUs, for workload show only", done.stdout)
-        for command in ("topo", "schedule", "predict", "compare", "simulate", "run", "env", "fct"):
+        self.assertIn("a training job on 512 GPUs without nodes, for workload show only", done.stdout)
+        for command in ("predict", "simulate", "compare"):
             with self.subTest(command):
-                self.expect_bad(self.run_it(command, LLAMA), "llama2_70b.toml:5: model: ", "`understudy workload show`")
+                self.expect_bad(self.run_it(command, LLAMA), "llama2_70b.toml:5: model: there is no [[node]]")
+        self.expect_bad(self.run_it("topo", LLAMA), "there is no [[node]]")
+        for path in (LLAMA, RAIL):
+            self.expect_bad(self.run_it("schedule", path), f"{path.name}:5: model: this command is not for training jobs")
+        self.expect_bad(self.run_it("run", RAIL), "llama2_70b_rail.toml: run needs at least one [[port]]")
+        self.assertIn("and a training job on 512 GPUs", self.run_it("check", RAIL).stdout)
+
+    def test_three_answers(self):
+        """Llama 2 70B on 64 nodes, by closed forms and as flows."""
+        predicted = json.loads(self.run_it("predict", RAIL, "--json").stdout)["training"]
+        report = self.folder / "report.json"
+        done = self.run_it("simulate", RAIL, "--fidelity", "flow", "--report", report)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for part in ("# training: 512 GPUs on 64 nodes, TP 8, PP 4, DP 16, 32 micro-batches", "# note: computing is a roofline",
+                     "outage: switch spine3 down"):
+            self.assertIn(part, done.stdout)
+        simulated = json.loads(report.read_text(encoding="utf-8"))["traffic"]["training"]
+        self.assertEqual((predicted["source"], simulated["source"]), ("closed form", "flow"))
+        times = [training["iterations"][0]["end_ps"] / 1e12 for training in (predicted, simulated)]
+        self.assertAlmostEqual(times[0] / times[1], 1, delta=0.02)
+        # The slow node is the second replica of the second stage; GPUs compute the same in both.
+        for training in (predicted, simulated):
+            stages = training["iterations"][0]["stages"]
+            self.assertEqual(stages[1]["slowest_replica"], 1)
+            self.assertGreater(stages[1]["longest_ps"], 1.15 * stages[2]["longest_ps"])
+        self.assertEqual([stage["mean"]["compute_ps"] for stage in predicted["iterations"][0]["stages"]],
+                         [stage["mean"]["compute_ps"] for stage in simulated["iterations"][0]["stages"]])
+
+    def test_compare(self):
+        done = self.run_it("compare", RAIL, "--no-packets", "--json", "--quiet")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        part, = json.loads(done.stdout)["parts"]
+        self.assertEqual((part["name"], len(part["rows"])), ("model", 1))
+        self.assertAlmostEqual(part["rows"][0]["predict_us"] / part["rows"][0]["flow_us"], 1, delta=0.02)
 
 
 if __name__ == "__main__":

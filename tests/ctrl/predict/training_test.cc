@@ -1,0 +1,201 @@
+// Iterations of training jobs in virtual time: packet by packet, as rates and by closed forms, side by
+// side; what crosses the network; what is refused.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <string>
+
+#include "ctrl/compile/training_plan.h"
+#include "ctrl/config/read/load.h"
+#include "ctrl/predict/training_prediction.h"
+#include "ctrl/report/json.h"
+#include "tests/rigs/compile_and_simulate.h"
+
+namespace understudy {
+namespace {
+
+struct Job {
+  std::string parallel;  ///< keys
+  std::string gpu = {};  ///< more keys
+  unsigned nodes = 4, gpus = 4, nics = 4;
+  std::string more = {};
+  std::string text() const {
+    return "format = 1\n"
+           "[model]\nlayers = 8\nhidden = 256\nheads = 8\nvocabulary = 4096\nsequence = 256\n"
+           "[parallel]\n" +
+           parallel + "\n[gpu]\npreset = \"a100\"\n" + gpu +
+           "\n[[node]]\nname = \"n\"\ncount = " + std::to_string(nodes) +
+           "\ngpus = " + std::to_string(gpus) + "\nnics = " + std::to_string(nics) +
+           "\nlink = { rate = \"100Gbit/s\", latency = \"1us\" }\n"
+           "[intra_node]\ngpu_link = { rate = \"2400Gbit/s\", latency = \"500ns\" }\n"
+           "[topology]\nkind = \"single_switch\"\n" +
+           more;
+  }
+  Config config(FabricFidelity fidelity) const {
+    auto config = load_config_text(text(), "job.toml");
+    EXPECT_TRUE(config) << describe(config.error()) << text();
+    config->fabric.fidelity = fidelity;
+    return std::move(*config);
+  }
+};
+
+TrainingReport simulated(const Job& job, FabricFidelity fidelity) {
+  const Config config = job.config(fidelity);
+  const auto report = compile_and_simulate(config);
+  EXPECT_TRUE(report) << report.error().text;
+  if (!report) return {};
+  EXPECT_TRUE(report->traffic && report->traffic->training);
+  return *report->traffic->training;
+}
+
+TrainingReport predicted(const Job& job) {
+  const Config config = job.config(FabricFidelity::kPacket);
+  const auto topology = build_topology(config);
+  EXPECT_TRUE(topology);
+  const auto prediction = predict_training(config, *topology);
+  EXPECT_TRUE(prediction) << prediction.error().text;
+  return *prediction;
+}
+
+double time_of(const TrainingReport& report) {
+  EXPECT_EQ(report.iterations.size(), 1U);
+  return report.iterations.front().took().seconds();
+}
+
+const Job kJobs[] = {
+    {"tp = 2\npp = 2\ndp = 4\nglobal_batch = 16", ""},
+    {"tp = 2\npp = 2\ndp = 4\nglobal_batch = 16\nzero = 1\nbucket = 500000", ""},
+    {"tp = 4\npp = 2\ndp = 2\nglobal_batch = 8\nsequence_parallel = true", ""},
+    {"tp = 4\npp = 1\ndp = 4\nglobal_batch = 4\nzero = 1\noverlap_weights = true\nbucket = 300000",
+     ""},
+    {"tp = 1\npp = 4\ndp = 4\nglobal_batch = 32\nschedule = \"gpipe\"", ""},
+    {"tp = 1\npp = 1\ndp = 16\nglobal_batch = 16\nbucket = 1000000", ""},
+    {"tp = 4\npp = 4\ndp = 1\nglobal_batch = 8\nschedule = \"interleaved\"\nchunks = 2", ""},
+    {"tp = 4\npp = 4\ndp = 1\nglobal_batch = 8\nschedule = \"zb-h1\"\noverlap_pipeline = false",
+     ""},
+    {"tp = 2\npp = 2\ndp = 4\nglobal_batch = 8\ngradients = \"bf16\"", "slow = { n2 = 1.5 }"},
+    {"tp = 2\npp = 2\ndp = 4\nglobal_batch = 8\noverlap_gradients = false", "", 4, 4, 2},
+    {"tp = 2\npp = 2\ndp = 4\nglobal_batch = 8\nzero = 2\nbucket = 1000000", ""},
+    {"tp = 4\npp = 1\ndp = 4\nglobal_batch = 8\nzero = 3", ""},
+};
+
+/// Gradients take most of these iterations: what carries them shows.
+TEST(Training, PacketsRatesAndClosedFormsAgree) {
+  for (const Job& job : kJobs) {
+    SCOPED_TRACE(job.text());
+    const TrainingReport packets = simulated(job, FabricFidelity::kPacket);
+    const TrainingReport rates = simulated(job, FabricFidelity::kFlow);
+    const TrainingReport closed = predicted(job);
+    EXPECT_EQ(packets.source, "packet");
+    EXPECT_EQ(rates.source, "flow");
+    EXPECT_EQ(closed.source, "closed form");
+    EXPECT_GT(packets.connections, 0U);
+    EXPECT_NEAR(time_of(rates) / time_of(packets), 1, 0.03);
+    EXPECT_NEAR(time_of(closed) / time_of(packets), 1, 0.06);
+    EXPECT_EQ(packets.iterations[0].mean.compute, closed.iterations[0].mean.compute);
+    EXPECT_EQ(packets.iterations[0].mean.tensor, rates.iterations[0].mean.tensor);
+  }
+}
+
+/// Every byte of the graph's operations, once.
+TEST(Training, NicsSendWhatTheOperationsHave) {
+  for (const Job& job : kJobs) {
+    SCOPED_TRACE(job.text());
+    const Config config = job.config(FabricFidelity::kFlow);
+    const auto plan = plan_training(config);
+    ASSERT_TRUE(plan) << plan.error().text;
+    const Parallel& parallel = config.training->parallel;
+    double payload = 0;
+    for (const TrainingFamily& family : plan->graph.families) {
+      for (const FamilyOperation& operation : family.operations) {
+        const TrainingMessage message{.transfer = operation.transfer,
+                                      .bytes = static_cast<double>(operation.bytes)};
+        const uint32_t together = plan->places.together();
+        if (family.kind == TrainingFamily::Kind::kData && parallel.dp > together) {
+          payload += message.sent(parallel.dp) * parallel.tp * parallel.dp / together;
+        } else if (family.kind == TrainingFamily::Kind::kMessages &&
+                   !plan->places.one_node(family.stage, 0, family.to, 0)) {
+          payload += static_cast<double>(operation.bytes) * parallel.tp * parallel.dp;
+        } else if (family.kind == TrainingFamily::Kind::kEnds &&
+                   !plan->places.one_node(family.stage, 0, family.to, 0)) {
+          payload += 2 * message.sent(2) * parallel.tp * parallel.dp;
+        }
+      }
+    }
+    for (const FabricFidelity fidelity : {FabricFidelity::kFlow, FabricFidelity::kPacket}) {
+      const Config asked = job.config(fidelity);
+      const auto report = compile_and_simulate(asked);
+      ASSERT_TRUE(report) << report.error().text;
+      double sent = 0;
+      for (const TrafficLinkReport& link : report->traffic->links) {
+        if (link.name.starts_with("n")) sent += static_cast<double>(link.wire_bytes);
+      }
+      // Headers; acknowledgements and credits of packets.
+      EXPECT_GT(sent, payload);
+      EXPECT_LT(sent, payload * 1.08);
+    }
+  }
+}
+
+TEST(Training, IsTheSameWhenItIsRepeated) {
+  Job job = kJobs[1];
+  job.parallel += "\niterations = 3";
+  const Config config = job.config(FabricFidelity::kPacket);
+  const auto first = compile_and_simulate(config), second = compile_and_simulate(config);
+  ASSERT_TRUE(first && second);
+  EXPECT_EQ(report_json(*first), report_json(*second));
+  const auto& iterations = first->traffic->training->iterations;
+  ASSERT_EQ(iterations.size(), 3U);
+  EXPECT_NEAR(iterations[1].took().seconds() / iterations[2].took().seconds(), 1, 0.01);
+}
+
+TEST(Training, WithinOneNodeNothingCrossesTheNetwork) {
+  Job job{"tp = 2\npp = 2\ndp = 2\nglobal_batch = 8", "", 1, 8, 1, ""};
+  for (const FabricFidelity fidelity : {FabricFidelity::kFlow, FabricFidelity::kPacket}) {
+    const TrainingReport report = simulated(job, fidelity);
+    EXPECT_EQ(report.connections, 0U);
+    EXPECT_EQ(report.source, "closed form");
+    EXPECT_EQ(time_of(report), time_of(predicted(job)));
+    EXPECT_GT(report.iterations[0].mean.data, Duration());
+  }
+}
+
+/// A job of flows beside it takes its bandwidth.
+TEST(Training, OthersOnTheNetworkMakeItLonger) {
+  Job job = kJobs[0];
+  for (const FabricFidelity fidelity : {FabricFidelity::kFlow, FabricFidelity::kPacket}) {
+    const double alone = time_of(simulated(job, fidelity));
+    Job beside = job;
+    beside.more = "[[traffic]]\npattern = \"permutation\"\nfrom = \"n*\"\nsize = \"40MB\"\n";
+    const double together = time_of(simulated(beside, fidelity));
+    EXPECT_GT(together, 1.2 * alone);
+  }
+}
+
+std::string refused(const Job& job) {
+  const auto config = load_config_text(job.text(), "job.toml");
+  if (!config) return describe(config.error());
+  const auto report = compile_and_simulate(*config);
+  return report ? "it ran" : report.error().text;
+}
+
+TEST(Training, WhatCannotBeIsSaid) {
+  const auto expect = [](const Job& job, const std::string& part) {
+    EXPECT_NE(refused(job).find(part), std::string::npos) << refused(job);
+  };
+  expect({"tp = 4\ndp = 5", ""},
+         "job.toml:8: parallel: tp * pp * dp = 20 GPUs need 5 nodes of 4; there are 4");
+  expect({"tp = 8\ndp = 2", ""}, "parallel.tp: found 8: it must divide the 4 GPUs of a node");
+  expect({"tp = 2\ndp = 3", ""}, "parallel.dp: found 3: a node has GPUs of 2 replicas");
+  expect({"dp = 2", "slow = { n9 = 2 }"}, "job.toml:12: gpu.slow.n9: found \"n9\"");
+  expect({"dp = 2", "slow = { n3 = 2 }"}, "gpu.slow: node \"n3\" has no part in the job");
+  expect({"dp = 2", "slow = { n0 = 0 }"}, "how many times as long");
+  expect({"dp = 4\niterations = 0", ""}, "parallel.iterations: found 0");
+  Job real{"tp = 4\ndp = 2", ""};
+  real.more = "[[node]]\nname = \"r\"\nreal = true\nlink = { rate = \"100Gbit/s\" }\n";
+  EXPECT_NE(refused(real), "it ran");
+}
+
+}  // namespace
+}  // namespace understudy
