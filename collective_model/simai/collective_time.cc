@@ -8,8 +8,8 @@
 namespace understudy {
 namespace {
 
-constexpr uint64_t kSmallest = 1 << 20;  ///< bytes that go by bandwidth
-constexpr double kGiB = 1024.0 * 1024 * 1024;
+constexpr uint64_t kSmallest = 1 << 20;             ///< bytes that go by bandwidth
+constexpr double kRateUnit = 1024.0 * 1024 * 1024;  ///< bytes; SimAI calls it a GB
 
 /// Of a collective of 2 bytes to 1 MiB, without the last byte.
 std::optional<double> small_ns(uint32_t ranks) {
@@ -135,7 +135,7 @@ Result<SimaiTime> simai_time(const SimaiPass& pass, uint32_t ranks, const SimaiP
   const float share = TRY(share_of(pass, ranks, parallel.tp, bandwidth.nvlink, cluster));
   const double times = pass.collective == SimaiCollective::kAllReduce ? 2 : 1;
   return SimaiTime{
-      std::trunc(static_cast<double>(pass.bytes) / kGiB /
+      std::trunc(static_cast<double>(pass.bytes) / kRateUnit /
                  static_cast<double>(share * bandwidth.rate) * 1e9 * times * (ranks - 1) / ranks),
       None::kTimed};
 }
