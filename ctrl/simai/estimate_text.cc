@@ -67,17 +67,17 @@ std::vector<std::string> simai_notes(const SimaiResult& result) {
   std::vector<std::string> notes = result.file.notes;
   const SimaiEstimate& estimate = result.estimate;
   if (estimate.lone_tensor > 0) {
-    notes.push_back(count_text(estimate.lone_tensor, "collective") +
-                    " of tensor groups of one rank take no time; SimAI divides by zero there and "
-                    "says 9.2e18 ns");
+    notes.push_back(
+        "no time for " + count_text(estimate.lone_tensor, "collective") +
+        " of tensor groups of one rank; SimAI divides by zero there and says 9.2e18 ns");
   }
   if (estimate.small > 0) {
-    notes.push_back(count_text(estimate.small, "collective") +
-                    " below 1 MiB take no time, as in SimAI: its table has groups of 2, 4, 8 .. "
-                    "128 ranks only");
+    notes.push_back("no time for " + count_text(estimate.small, "collective") +
+                    " below 1 MiB, as in SimAI: its table has groups of 2, 4, 8 .. 128 ranks only");
   }
   if (estimate.broadcasts > 0) {
-    notes.push_back(count_text(estimate.broadcasts, "broadcast") + " take no time, as in SimAI");
+    notes.push_back("no time for " + count_text(estimate.broadcasts, "broadcast") +
+                    ", as in SimAI");
   }
   if (!result.cluster.ratios) {
     notes.push_back(

@@ -54,7 +54,7 @@ class Simai(CommandLine):
         done = self.run_it("workload", "simai", old, *rates, "--gpus", "64")
         self.assertEqual(done.returncode, 0)
         self.assertIn("note: the header lacks ep, pp, vpp, ga, all_gpus", done.stdout)
-        self.assertIn("note: 1 broadcast take no time", done.stdout)
+        self.assertIn("note: no time for 1 broadcast, as in SimAI", done.stdout)
         path = self.folder / "short.txt"
         path.write_text(old.read_text(encoding="utf-8").replace("20971520", "20971520x", 1), encoding="utf-8")
         self.expect_bad(self.run_it("workload", "simai", path, *rates, "--gpus", "64"), "short.txt:6: fwd_bytes: ")
