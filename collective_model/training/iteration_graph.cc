@@ -13,7 +13,7 @@
 namespace understudy {
 namespace {
 
-constexpr uint32_t kNone = ~uint32_t{0};
+constexpr uint32_t kNoNode = ~uint32_t{0};
 
 class GraphBuilder {
  public:
@@ -59,7 +59,7 @@ class GraphBuilder {
     return out_.workload.add(std::move(node));
   }
   void after(uint32_t node, uint32_t former) {
-    if (former == kNone) return;
+    if (former == kNoNode) return;
     std::vector<uint32_t>& waits = out_.waits[node];
     if (std::ranges::find(waits, former) != waits.end()) return;
     waits.push_back(former);
@@ -99,7 +99,7 @@ class GraphBuilder {
     stage_ = stage;
     iteration_ = 0;
     computing_waits_.clear();
-    data_ = kNone;
+    data_ = kNoNode;
     computed_ = add_node({.kind = WorkloadNode::Kind::kStart}, {});
     begin_ = computed_;
     chunks_.clear();
@@ -381,12 +381,12 @@ class GraphBuilder {
   IterationGraph out_;
   std::vector<std::vector<std::vector<uint32_t>>> roles_;  ///< by family, role and number
   std::map<Way, uint32_t> ways_;                           ///< families of messages
-  uint32_t ends_ = kNone, norm_ = kNone;                   ///< families
+  uint32_t ends_ = kNoNode, norm_ = kNoNode;               ///< families
   // Of the stage and iteration at hand:
   uint32_t stage_ = 0, iteration_ = 0;
-  uint32_t begin_ = kNone;                           ///< the node behind which the iteration is
-  uint32_t computed_ = kNone;                        ///< the last node that computes
-  uint32_t data_ = kNone;                            ///< the last operation of replicas
+  uint32_t begin_ = kNoNode;                         ///< the node behind which the iteration is
+  uint32_t computed_ = kNoNode;                      ///< the last node that computes
+  uint32_t data_ = kNoNode;                          ///< the last operation of replicas
   std::vector<uint32_t> computing_waits_;            ///< what the next one that computes waits for
   std::vector<std::vector<GradientBucket>> chunks_;  ///< buckets
   std::vector<std::vector<uint32_t>> weights_;       ///< by chunk and bucket, in forward order

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "ctrl/cli/commands.h"
+#include "ctrl/cli/workload_simai.h"
 #include "ctrl/training/training_summary.h"
 
 namespace understudy {
@@ -47,6 +48,7 @@ void add_workload(CLI::App& app, int& status) {
   shown->add_flag("--json", arguments->json, "Print JSON");
   shown->footer(kExample);
   shown->callback([arguments, &status] { status = show(*arguments); });
+  add_workload_simai(*command, status);
 }
 
 }  // namespace understudy
