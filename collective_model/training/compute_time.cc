@@ -29,6 +29,11 @@ double seconds(const PassWork& work, const TrainingGpu& gpu) {
   return std::max(work.flops / (gpu.flops * gpu.efficiency), work.bytes / gpu.memory_bandwidth);
 }
 
+/// Of values that are computed one by one.
+double value_seconds(double bytes, const TrainingGpu& gpu) {
+  return bytes / (gpu.memory_bandwidth * gpu.memory_efficiency);
+}
+
 /// Of the output layer and the loss.
 ChunkSeconds of_output(const Transformer& model, const Parallel& parallel, const TrainingGpu& gpu) {
   const double share = parallel.micro_batch / static_cast<double>(parallel.tp);
@@ -59,19 +64,24 @@ ChunkSeconds layer_seconds(const Transformer& model, const Parallel& parallel,
                            const TrainingGpu& gpu) {
   const LayerFlops flops = layer_flops(model);
   const double share = parallel.micro_batch / static_cast<double>(parallel.tp);
-  const double matrices = flops.matrices * share, scores = flops.scores * share;
-  Parallel selective = parallel;
-  selective.recompute = Recompute::kSelective;
+  const double matrices = flops.matrices * share,
+               scores = flops.scores * share * (model.fused_attention ? 0.5 : 1);
   const double parameters = static_cast<double>(layer_parameters(model).of_rank(parallel.tp));
-  const double weights = kTrainedValueBytes * parameters,
-               kept = layer_activations(model, selective);
-  const double forward = seconds({matrices + scores, weights + kept}, gpu);
+  const double weights = kTrainedValueBytes * parameters;
+  const auto [kept, kept_scores] = layer_values(model, parallel);
+  const double values = value_seconds(2 * (kept + kept_scores), gpu);
+  const double forward = seconds({matrices + scores, weights + kept}, gpu) + values;
   double again = 0;
-  if (parallel.recompute == Recompute::kSelective) again = seconds({scores, 0}, gpu);
+  if (parallel.recompute == Recompute::kSelective && !model.fused_attention) {
+    again = seconds({scores, 0}, gpu) + value_seconds(2 * kept_scores, gpu);
+  }
   if (parallel.recompute == Recompute::kFull) again = forward;
+  // A fused kernel computes scores once more on its way back, as it keeps none.
+  const double twice = model.fused_attention ? 2.5 * scores : 2 * scores;
   const double layers = chunk_layers(model, parallel);
   return {.forward = layers * forward,
-          .backward = layers * (again + seconds({matrices + 2 * scores, weights + 2 * kept}, gpu)),
+          .backward =
+              layers * (again + 2 * values + seconds({matrices + twice, weights + 2 * kept}, gpu)),
           .weight_gradient =
               layers * seconds({matrices, kept + parallel.gradient_bytes * parameters}, gpu)};
 }

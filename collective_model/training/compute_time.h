@@ -1,9 +1,12 @@
 // How long GPUs compute in one iteration, without any message: a roofline per layer and pass, and the
 // pipeline's order, in which stages wait for each other.
 //
-// A pass over a layer takes the longer of two times: its FLOPs at the GPU's rate times an efficiency,
-// and the bytes it moves at the memory's rate. Bytes are the weights once and what the layer keeps for
-// its backward once written or read, scores apart; on the way back both a second time for gradients.
+// A pass over a layer is its matrices, and behind them what is computed value by value: norms, masks,
+// activation functions, scores. Matrices take the longer of two times: FLOPs at the GPU's rate times an
+// efficiency, and bytes at the memory's rate: the weights once and what the layer keeps for its backward
+// once written or read; on the way back both a second time for gradients. Values take bytes at the memory's
+// rate times another efficiency: what the layer keeps, written and read once forward and twice that on the
+// way back. That these times add up is what published iterations on A100 say (docs/results/workloads.md).
 #pragma once
 
 #include "collective_model/training/parallel.h"
@@ -15,7 +18,11 @@ struct TrainingGpu {
   double flops = 0;             ///< a second at most, of 2-byte values in dense matrices
   uint64_t memory = 0;          ///< bytes
   double memory_bandwidth = 0;  ///< bytes a second
-  double efficiency = 0.5;      ///< share of flops that matrices reach
+  /// Share of flops that matrices reach. The default is the median of ten published iterations on A100
+  /// (docs/results/workloads.md).
+  double efficiency = 0.68;
+  double memory_efficiency =
+      0.8;  ///< share of memory_bandwidth, where values are computed one by one
 };
 
 /// Names of the GPUs below, in a fixed order.

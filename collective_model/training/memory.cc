@@ -10,12 +10,6 @@ constexpr double kMask = 1;   ///< bytes of a dropout mask's element
 constexpr double kLogit = 4;  ///< bytes of a logit: the loss is computed in fp32
 constexpr double kAdam = 12;
 
-/// Of one layer and micro-batch.
-struct Kept {
-  double linear = 0;  ///< all but the scores
-  double scores = 0;
-};
-
 double tokens(const Transformer& model, const Parallel& parallel) {
   return double{1} * parallel.micro_batch * model.sequence;
 }
@@ -25,7 +19,9 @@ double token_ranks(const Parallel& parallel) {
   return parallel.sequence_parallel ? parallel.tp : 1;
 }
 
-Kept kept_by_layer(const Transformer& model, const Parallel& parallel) {
+}  // namespace
+
+LayerValues layer_values(const Transformer& model, const Parallel& parallel) {
   const double sb = tokens(model, parallel), h = model.hidden, tp = parallel.tp;
   const double mask = model.dropout ? kMask : 0;
   // Inputs of both norms, of the first matrices of attention and network, masks of both outputs.
@@ -38,8 +34,10 @@ Kept kept_by_layer(const Transformer& model, const Parallel& parallel) {
   // After the softmax; with dropout also its mask and what it leaves.
   const double score = kTrainedValueBytes + (model.dropout ? kMask + kTrainedValueBytes : 0);
   return {whole / token_ranks(parallel) + (attention + network) / tp,
-          sb * model.sequence * model.heads * score / tp};
+          model.fused_attention ? 0 : sb * model.sequence * model.heads * score / tp};
 }
+
+namespace {
 
 /// The most micro-batches of chunk `chunk` that are held at once.
 double held(const std::vector<PipelineStep>& steps, uint32_t chunk) {
@@ -61,7 +59,7 @@ StageMemory state_memory(double parameters, const Parallel& parallel) {
 }
 
 double layer_activations(const Transformer& model, const Parallel& parallel) {
-  const Kept kept = kept_by_layer(model, parallel);
+  const LayerValues kept = layer_values(model, parallel);
   switch (parallel.recompute) {
     case Recompute::kNone:
       return kept.linear + kept.scores;
@@ -85,7 +83,7 @@ StageMemory stage_memory(const Transformer& model, const Parallel& parallel, uin
     const double logits = kLogit * tokens(model, parallel) * model.vocabulary / parallel.tp;
     memory.ends += (2 * kTrainedValueBytes * values + logits) * held(steps, parallel.chunks - 1);
   }
-  const Kept kept = kept_by_layer(model, parallel);
+  const LayerValues kept = layer_values(model, parallel);
   if (parallel.recompute != Recompute::kNone) memory.working += kept.scores;
   if (parallel.recompute == Recompute::kFull) memory.working += kept.linear;
   if (parallel.zero == 3 && parallel.dp > 1) {

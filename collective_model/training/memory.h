@@ -28,6 +28,14 @@ struct StageMemory {
 /// ranks from the ZeRO stage on that says so: the optimizer 1, gradients 2, weights 3.
 StageMemory state_memory(double parameters, const Parallel& parallel);
 
+/// Bytes of one layer's values on one GPU, of one micro-batch: what it would keep for its backward if nothing
+/// were computed again. A fused kernel has no scores.
+struct LayerValues {
+  double linear = 0;  ///< all but the scores
+  double scores = 0;
+};
+LayerValues layer_values(const Transformer& model, const Parallel& parallel);
+
 /// Kept by one layer for the backward of one micro-batch, on one GPU.
 double layer_activations(const Transformer& model, const Parallel& parallel);
 

@@ -132,9 +132,13 @@ double output_flops(const Transformer& model) {
 }
 
 double iteration_flops(const Transformer& model, Recompute recompute, uint64_t batch) {
-  const LayerFlops forward = layer_flops(model);
+  LayerFlops forward = layer_flops(model);
+  if (model.fused_attention) forward.scores /= 2;
   double layer = 3 * (forward.matrices + forward.scores);
-  if (recompute != Recompute::kNone) layer += forward.scores;
+  // Of the five products with scores on a fused kernel's way back one is done again.
+  if (model.fused_attention) layer += forward.scores / 2;
+  const bool again = recompute == Recompute::kSelective && !model.fused_attention;
+  if (again || recompute == Recompute::kFull) layer += forward.scores;
   if (recompute == Recompute::kFull) layer += forward.matrices;
   return static_cast<double>(batch) * (model.layers * layer + 3 * output_flops(model));
 }

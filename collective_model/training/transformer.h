@@ -27,6 +27,9 @@ struct Transformer {
   bool positions = true;        ///< an embedding of positions is learned
   bool rms_norm = false;        ///< norms have a scale and no shift
   bool dropout = true;          ///< of attention and of both outputs; its masks are kept
+  /// Attention is one kernel that keeps no scores, computes them once more on the way back, and leaves the
+  /// masked half out (FlashAttention, arXiv 2205.14135, arXiv 2307.08691).
+  bool fused_attention = false;
 
   bool operator==(const Transformer&) const = default;
 };
@@ -84,8 +87,8 @@ enum class Recompute : uint8_t {
 };
 
 /// Of an iteration over `batch` sequences, on all GPUs together: forward once, backward twice that, and
-/// what is computed again: scores once. (arXiv 2205.05198, appendix, counts three times as much for
-/// scores.) They count in full, although half of them is masked.
+/// what is computed again: scores once, by a fused kernel one of their five products. (arXiv 2205.05198,
+/// appendix, counts three times as much for scores.) Masked scores count in full, but of a fused kernel.
 double iteration_flops(const Transformer& model, Recompute recompute, uint64_t batch);
 
 }  // namespace understudy

@@ -153,8 +153,10 @@ std::string time_text(const TrainingConfig& training, const TrainingSummary& sum
   const ComputeTime& time = *summary.time;
   const double gpus = static_cast<double>(training.parallel.gpus());
   return "compute time  " + duration_text(time.all()) +
-         format_text(", if matrices reach %.3g of the GPU's FLOP/s: pipeline ",
-                     training.gpu->efficiency) +
+         format_text(
+             ", if matrices reach %.3g of the GPU's FLOP/s and values %.3g of its memory's rate: "
+             "pipeline ",
+             training.gpu->efficiency, training.gpu->memory_efficiency) +
          duration_text(time.pipeline) +
          format_text(", in which stages wait %.2f %%", 100 * time.bubble) + ", optimizer " +
          duration_text(time.optimizer) +

@@ -61,6 +61,7 @@ void read_shape(TableReader& table, Transformer& model) {
   read_flag(table, "biases", model.biases);
   read_flag(table, "positions", model.positions);
   read_flag(table, "dropout", model.dropout);
+  read_flag(table, "fused_attention", model.fused_attention);
   table.choice("norm", {{"layer", false}, {"rms", true}}, model.rms_norm);
 }
 
@@ -136,6 +137,15 @@ void read_quantity(TableReader& table, std::string_view key, std::initializer_li
   table.error(text->line, key, table.any(key)->describe(), allowed);
 }
 
+void read_share(TableReader& table, std::string_view key, const std::string& of, double& out) {
+  const auto share = table.number(key);
+  if (!share) return;
+  out = share->value;
+  if (share->value >= 1e-3 && share->value <= 1) return;
+  table.error(share->line, key, table.any(key)->describe(),
+              "expected a share of " + of + ", from 0.001 to 1");
+}
+
 void read_gpu(const TomlNode& toml, ReadContext& context, TrainingConfig& training) {
   TableReader table(toml, "gpu", context.errors);
   TrainingGpu gpu;
@@ -156,13 +166,8 @@ void read_gpu(const TomlNode& toml, ReadContext& context, TrainingConfig& traini
   if (const auto memory = table.size("memory")) gpu.memory = memory->value;
   read_quantity(table, "memory_bandwidth", {{"GB/s", 1e9}, {"TB/s", 1e12}}, "3350GB/s",
                 gpu.memory_bandwidth);
-  if (const auto share = table.number("efficiency")) {
-    gpu.efficiency = share->value;
-    if (!(share->value >= 1e-3 && share->value <= 1)) {
-      table.error(share->line, "efficiency", table.any("efficiency")->describe(),
-                  "expected a share of flops, from 0.001 to 1");
-    }
-  }
+  read_share(table, "efficiency", "flops", gpu.efficiency);
+  read_share(table, "memory_efficiency", "memory_bandwidth", gpu.memory_efficiency);
   read_slow(table, context, training);
   table.finish();
   training.gpu = gpu;

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "collective_model/training/memory.h"
+
 namespace understudy {
 namespace {
 
@@ -70,18 +72,41 @@ TEST(TrainingTime, TheLastStageHasTheLogits) {
   EXPECT_GT(with->bubble, without->bubble);
 }
 
-/// The bytes by hand: weights, and what is kept, once forward.
+/// The bytes by hand: weights and what is kept, once forward; values, with their scores, twice at half the
+/// memory's rate.
 TEST(TrainingTime, SlowMemoryIsWhatALayerWaitsFor) {
   const Transformer model = gpt(2, 1024);
   TrainingGpu gpu = kFastMemory;
-  gpu.flops = 1e20;
+  gpu.flops = 1e30;
   gpu.memory_bandwidth = 1e12;
+  gpu.memory_efficiency = 0.5;
   const double parameters = 12.0 * 1024 * 1024 + 13 * 1024, kept = 34.0 * 1024 * 1024;
   const ChunkSeconds chunk = chunk_seconds(model, {.recompute = Recompute::kSelective}, gpu, 0, 0);
-  const double logits = 4 * 1024, words = 1024;
-  EXPECT_NEAR(chunk.forward, (2 * (2 * parameters + kept) + 2 * words + logits) / 1e12, 1e-12);
+  const double logits = 4 * 1024, words = 1024, scores = 5.0 * 1024 * 1024 * 16;
+  const double values = 2 * (kept + scores) / 0.5;
+  EXPECT_NEAR(chunk.forward, (2 * (2 * parameters + kept + values) + 2 * words + logits) / 1e12,
+              1e-12);
+  const double again = 2 * scores / 0.5;
+  EXPECT_NEAR(chunk.backward,
+              (2 * (2 * parameters + 2 * kept + 2 * values + again) + 2 * words + logits) / 1e12,
+              1e-12);
   EXPECT_NEAR(chunk.weight_gradient, (2 * (kept + 4 * parameters) + logits + 4 * words) / 1e12,
               1e-12);
+}
+
+/// It keeps no scores, does half of their products, and one of five once more on the way back.
+TEST(TrainingTime, FusedAttentionHasNoScoresInMemory) {
+  Transformer model = gpt(2, 1024);
+  model.fused_attention = true;
+  EXPECT_EQ(layer_values(model, {}).scores, 0);
+  EXPECT_EQ(layer_activations(model, {}),
+            layer_activations(model, {.recompute = Recompute::kSelective}));
+  const LayerFlops flops = layer_flops(model);
+  const ChunkSeconds chunk = layer_seconds(model, {}, kFastMemory);
+  EXPECT_NEAR(chunk.forward, 2 * (flops.matrices + flops.scores / 2) / 5e13, 1e-9);
+  EXPECT_NEAR(chunk.backward, 2 * (flops.matrices + 2.5 * flops.scores / 2) / 5e13, 1e-9);
+  EXPECT_NEAR(iteration_flops(model, Recompute::kNone, 1),
+              2 * (3 * flops.matrices + 3.5 * flops.scores / 2) + 3 * output_flops(model), 1e6);
 }
 
 /// 4 bytes of gradient, 12 of states read and written, 2 of weights.
