@@ -47,6 +47,7 @@ void add_workload(CLI::App& app, int& status) {
   shown->add_flag("--json", arguments->json, "Print JSON");
   shown->footer(kExample);
   shown->callback([arguments, &status] { status = show(*arguments); });
+  add_workload_traces(*command, status);
 }
 
 }  // namespace understudy
