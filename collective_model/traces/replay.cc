@@ -38,8 +38,8 @@ class Replay {
       : job_(job),
         settings_(settings),
         messages_(settings.network, events_),
-        runs_(rings, settings.network, events_, messages_,
-              static_cast<uint32_t>(job.ranks.size()), apart),
+        runs_(rings, settings.network, events_, messages_, static_cast<uint32_t>(job.ranks.size()),
+              apart),
         transfers_(settings.memory, events_),
         ranks_(job.ranks.size()) {
     for (size_t i = 0; i < ranks_.size(); ++i) {
@@ -82,12 +82,16 @@ class Replay {
 
   void handle(const TraceEvent& event) {
     switch (event.kind) {
-      case TraceEvent::Kind::kNodeEnds: end(event.a, event.b); break;
+      case TraceEvent::Kind::kNodeEnds:
+        end(event.a, event.b);
+        break;
       case TraceEvent::Kind::kTransferEnds:
         end(event.a, event.b);
         transfers_.ended(now_, event.a);
         break;
-      case TraceEvent::Kind::kRingRankReady: runs_.ready(now_, event.a, event.b); break;
+      case TraceEvent::Kind::kRingRankReady:
+        runs_.ready(now_, event.a, event.b);
+        break;
       case TraceEvent::Kind::kMessageAtHop:
         if (const TraceMessage* arrived = messages_.arrived(now_, event.a)) {
           const TraceMessage message = *arrived;
@@ -161,7 +165,9 @@ class Replay {
     }
     switch (what.kind) {
       case Kind::kMemoryLoad:
-      case Kind::kMemoryStore: transfers_.begin(now_, number, index, what.tensor_bytes); break;
+      case Kind::kMemoryStore:
+        transfers_.begin(now_, number, index, what.tensor_bytes);
+        break;
       case Kind::kSend: {
         TraceMessage message;
         message.from = number;
@@ -171,9 +177,14 @@ class Replay {
         messages_.send(now_, message);
         break;
       }
-      case Kind::kReceive: begin_receive(number, index, what); break;
-      case Kind::kCollective: begin_collective(number, index, what); break;
-      default: break;
+      case Kind::kReceive:
+        begin_receive(number, index, what);
+        break;
+      case Kind::kCollective:
+        begin_collective(number, index, what);
+        break;
+      default:
+        break;
     }
   }
 
@@ -182,8 +193,7 @@ class Replay {
     if (settings_.rules == TraceRules::kFeeder1) {
       return is_computed(what) && what.duration_us == 0 && what.operations == 0;
     }
-    return is_computed(what) && settings_.system.roofline && !what.on_cpu &&
-           what.tensor_bytes == 0;
+    return is_computed(what) && settings_.system.roofline && !what.on_cpu && what.tensor_bytes == 0;
   }
 
   /// A computation, or by the first rules whatever but memory is on the CPU.
@@ -262,15 +272,16 @@ class Replay {
       if (found == meetings_.end()) continue;
       const auto& waiting = found->second.receives;
       if (std::find(waiting.begin(), waiting.end(), index) == waiting.end()) continue;
-      return place_text(job_, number, what) + ": never ends: rank " +
-             std::to_string(*what.source) + " never sends the message";
+      return place_text(job_, number, what) + ": never ends: rank " + std::to_string(*what.source) +
+             " never sends the message";
     }
     for (uint32_t index = 0; index < rank.begun.size(); ++index) {
       if (rank.begun[index] || rank.parents[index] > 0) continue;
       const std::string place = place_text(job_, number, node(number, index));
       if (!rank.free.startable()) continue;
-      return place + ": never begins: a node without work freed it, and nothing happens after that "
-                     "(by the third feeder's rules ASTRA-sim ends here without a result)";
+      return place +
+             ": never begins: a node without work freed it, and nothing happens after that "
+             "(by the third feeder's rules ASTRA-sim ends here without a result)";
     }
     return "rank " + std::to_string(number) + " does not finish";
   }

@@ -59,16 +59,21 @@ class NodeCheck {
                               : "ASTRA-sim cannot carry out metadata by the third feeder's rules");
     }
     if (on_network(node) && node.on_cpu) {
-      if (!first_rules) return fail("communication on the CPU is an error by the third feeder's rules");
+      if (!first_rules)
+        return fail("communication on the CPU is an error by the third feeder's rules");
       return check_roofline(node);  // it counts as a computation
     }
     switch (node.kind) {
       case Kind::kMemoryLoad:
-      case Kind::kMemoryStore: return check_memory(rank, node);
+      case Kind::kMemoryStore:
+        return check_memory(rank, node);
       case Kind::kSend:
-      case Kind::kReceive: return check_message(rank, node);
-      case Kind::kCollective: return check_collective(rank, node);
-      default: return check_roofline(node);
+      case Kind::kReceive:
+        return check_message(rank, node);
+      case Kind::kCollective:
+        return check_collective(rank, node);
+      default:
+        return check_roofline(node);
     }
   }
 
@@ -77,7 +82,8 @@ class NodeCheck {
     if (settings_.rules == TraceRules::kFeeder1 && node.duration_us == 0 && node.operations == 0) {
       return {};
     }
-    if (settings_.rules == TraceRules::kFeeder3 && (node.on_cpu || node.tensor_bytes == 0)) return {};
+    if (settings_.rules == TraceRules::kFeeder3 && (node.on_cpu || node.tensor_bytes == 0))
+      return {};
     if (node.operations == 0) return fail("num_ops is 0: the roofline has no time for it");
     return {};
   }
@@ -87,7 +93,8 @@ class NodeCheck {
     if (memory.kind == TraceMemory::Kind::kNone) {
       return fail("there is no memory beyond the devices (memory-type NO_MEMORY_EXPANSION)");
     }
-    if (memory.kind == TraceMemory::Kind::kPerNode && rank / memory.ranks_per_node >= memory.nodes) {
+    if (memory.kind == TraceMemory::Kind::kPerNode &&
+        rank / memory.ranks_per_node >= memory.nodes) {
       return fail("num-nodes and num-npus-per-node have no place for this rank");
     }
     const double time = static_cast<double>(memory.latency_ns) +
@@ -108,7 +115,8 @@ class NodeCheck {
       return fail("there is no rank " + std::to_string(*peer) + " for its message");
     }
     if (settings_.rules == TraceRules::kFeeder3 && own && *own != rank) {
-      return fail(sends ? "comm_src of a send is another rank" : "comm_dst of a receive is another rank");
+      return fail(sends ? "comm_src of a send is another rank"
+                        : "comm_dst of a receive is another rank");
     }
     if (sends) {
       const uint32_t hops =
@@ -182,9 +190,8 @@ class NodeCheck {
         }
         const auto differs = std::mismatch(has.begin(), has.end(), expected.begin());
         return fail(ring.name + ": rank " + std::to_string(rank) + " has a collective (" +
-                    name_of(differs.first->first) + " of " +
-                    std::to_string(differs.first->second) + " bytes) that rank " +
-                    std::to_string(first) + " has not");
+                    name_of(differs.first->first) + " of " + std::to_string(differs.first->second) +
+                    " bytes) that rank " + std::to_string(first) + " has not");
       }
     }
     return {};

@@ -19,7 +19,11 @@ class RingRuns {
   /// has entered; else each message is sent on its own.
   RingRuns(TraceRings& rings, const TraceNetwork& network, TraceEvents& events,
            TraceMessages& messages, uint32_t ranks, bool apart)
-      : rings_(rings), network_(network), events_(events), messages_(messages), apart_(apart),
+      : rings_(rings),
+        network_(network),
+        events_(events),
+        messages_(messages),
+        apart_(apart),
         counters_(ranks) {}
 
   /// A rank begins its node. An error says that other ranks of the ring do something else.

@@ -48,8 +48,8 @@ class Chunk {
     for (size_t rank = 0; rank < ranks_; ++rank) {
       const int64_t arrives = x_[before(rank)] + way_[0];
       if (x_[rank] > arrives) return false;
-      if (!free_.empty() && (free_[rank] > x_[rank] ||
-                             x_[rank] + steps_.serialized > arrives + steps_.endpoint)) {
+      if (!free_.empty() &&
+          (free_[rank] > x_[rank] || x_[rank] + steps_.serialized > arrives + steps_.endpoint)) {
         return false;
       }
     }
@@ -60,8 +60,7 @@ class Chunk {
   void finish(uint64_t step) {
     const auto after = [&](uint64_t steps) {
       const uint64_t end = step + steps;
-      const uint64_t reducing =
-          std::min(end, steps_.reducing) - std::min(step, steps_.reducing);
+      const uint64_t reducing = std::min(end, steps_.reducing) - std::min(step, steps_.reducing);
       return static_cast<int64_t>(steps) * (way_[0] + steps_.endpoint) +
              static_cast<int64_t>(reducing) * steps_.reduce;
     };

@@ -13,10 +13,10 @@ namespace understudy {
 
 struct TraceEvent {
   enum class Kind : uint8_t {
-    kNodeEnds,        ///< of rank `a`, node `b`
-    kTransferEnds,    ///< the same of a memory node
-    kMessageAtHop,    ///< message `a`
-    kRingRankReady,   ///< of ring run `a`, the rank at place `b`
+    kNodeEnds,       ///< of rank `a`, node `b`
+    kTransferEnds,   ///< the same of a memory node
+    kMessageAtHop,   ///< message `a`
+    kRingRankReady,  ///< of ring run `a`, the rank at place `b`
   };
   int64_t at = 0;  ///< ns
   int64_t registered = 0;

@@ -56,29 +56,46 @@ std::string cycle_text(const TraceGraph& graph, const TraceOrder& order,
 
 const char* name_of(TraceNodeKind kind) {
   switch (kind) {
-    case TraceNodeKind::kMetadata: return "metadata";
-    case TraceNodeKind::kMemoryLoad: return "memory load";
-    case TraceNodeKind::kMemoryStore: return "memory store";
-    case TraceNodeKind::kCompute: return "compute";
-    case TraceNodeKind::kSend: return "send";
-    case TraceNodeKind::kReceive: return "receive";
-    case TraceNodeKind::kCollective: return "collective";
+    case TraceNodeKind::kMetadata:
+      return "metadata";
+    case TraceNodeKind::kMemoryLoad:
+      return "memory load";
+    case TraceNodeKind::kMemoryStore:
+      return "memory store";
+    case TraceNodeKind::kCompute:
+      return "compute";
+    case TraceNodeKind::kSend:
+      return "send";
+    case TraceNodeKind::kReceive:
+      return "receive";
+    case TraceNodeKind::kCollective:
+      return "collective";
   }
   return "?";
 }
 
 const char* name_of(TraceCollective collective) {
   switch (collective) {
-    case TraceCollective::kAllReduce: return "all-reduce";
-    case TraceCollective::kReduce: return "reduce";
-    case TraceCollective::kAllGather: return "all-gather";
-    case TraceCollective::kGather: return "gather";
-    case TraceCollective::kScatter: return "scatter";
-    case TraceCollective::kBroadcast: return "broadcast";
-    case TraceCollective::kAllToAll: return "all-to-all";
-    case TraceCollective::kReduceScatter: return "reduce-scatter";
-    case TraceCollective::kReduceScatterBlock: return "reduce-scatter-block";
-    case TraceCollective::kBarrier: return "barrier";
+    case TraceCollective::kAllReduce:
+      return "all-reduce";
+    case TraceCollective::kReduce:
+      return "reduce";
+    case TraceCollective::kAllGather:
+      return "all-gather";
+    case TraceCollective::kGather:
+      return "gather";
+    case TraceCollective::kScatter:
+      return "scatter";
+    case TraceCollective::kBroadcast:
+      return "broadcast";
+    case TraceCollective::kAllToAll:
+      return "all-to-all";
+    case TraceCollective::kReduceScatter:
+      return "reduce-scatter";
+    case TraceCollective::kReduceScatterBlock:
+      return "reduce-scatter-block";
+    case TraceCollective::kBarrier:
+      return "barrier";
   }
   return "?";
 }

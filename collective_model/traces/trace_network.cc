@@ -20,8 +20,9 @@ Result<TraceNetwork> TraceNetwork::make(std::vector<TraceDimension> dimensions,
   network.aware_ = congestion == TraceCongestion::kAware;
   if (dimensions.empty()) return fail("a network has at least one dimension");
   if (network.aware_ && dimensions.size() > 1) {
-    return fail("several dimensions with congestion are not covered (ASTRA-sim's congestion_aware "
-                "has one dimension)");
+    return fail(
+        "several dimensions with congestion are not covered (ASTRA-sim's congestion_aware "
+        "has one dimension)");
   }
   uint64_t ranks = 1;
   for (const TraceDimension& dimension : dimensions) {
@@ -36,8 +37,9 @@ Result<TraceNetwork> TraceNetwork::make(std::vector<TraceDimension> dimensions,
       return fail("a latency is 0 or more");
     }
     if (network.aware_ && dimension.ranks == 2) {
-      return fail("a dimension of two ranks with congestion is not covered (ASTRA-sim's "
-                  "congestion_aware ends with an error)");
+      return fail(
+          "a dimension of two ranks with congestion is not covered (ASTRA-sim's "
+          "congestion_aware ends with an error)");
     }
     network.strides_.push_back(static_cast<uint32_t>(ranks));
     ranks *= dimension.ranks;

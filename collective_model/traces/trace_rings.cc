@@ -85,7 +85,8 @@ Result<uint32_t> TraceRings::group_ring(uint32_t rank, uint32_t group, const Tra
   const auto found = numbers_.find(group_key(group));
   const bool whole = ranks.size() == network_.ranks();
   if (whole && network_.dimensions().size() > 1) {
-    return fail(name + " has all ranks: a collective over several dimensions at once is not covered");
+    return fail(name +
+                " has all ranks: a collective over several dimensions at once is not covered");
   }
   // Where there are several dimensions, groups of some ranks use rings whatever the file says.
   if (network_.dimensions().size() == 1) TRY(check_algorithm(node, 0));
@@ -129,9 +130,9 @@ Result<uint32_t> TraceRings::dimension_ring(uint32_t rank, size_t dimension,
   TraceRing ring;
   const uint32_t count = network_.dimensions()[dimension].ranks;
   ring.whole = network_.dimensions().size() == 1;
-  ring.name = ring.whole ? "all ranks"
-                         : "dimension " + std::to_string(dimension) + " of rank " +
-                               std::to_string(first);
+  ring.name = ring.whole
+                  ? "all ranks"
+                  : "dimension " + std::to_string(dimension) + " of rank " + std::to_string(first);
   ring.endpoint_ns = system_.endpoint_ns;
   for (uint32_t i = 0; i < count; ++i) {
     ring.ranks.push_back(first + i * stride);
@@ -179,14 +180,22 @@ Result<RingSteps> TraceRings::steps(const TraceNode& node, const TraceRing& ring
       steps.steps = 2 * (ranks - 1);
       steps.reducing = ranks - 1;
       break;
-    case TraceCollective::kReduceScatter: steps.steps = steps.reducing = ranks - 1; break;
-    case TraceCollective::kAllGather: steps.steps = ranks - 1; break;
-    case TraceCollective::kAllToAll: steps.steps = ranks * (ranks - 1) / 2; break;
-    default: return fail(std::string(name_of(collective)) + " is not covered");
+    case TraceCollective::kReduceScatter:
+      steps.steps = steps.reducing = ranks - 1;
+      break;
+    case TraceCollective::kAllGather:
+      steps.steps = ranks - 1;
+      break;
+    case TraceCollective::kAllToAll:
+      steps.steps = ranks * (ranks - 1) / 2;
+      break;
+    default:
+      return fail(std::string(name_of(collective)) + " is not covered");
   }
   const double bytes = static_cast<double>(steps.message_bytes);
   const double reduce = 3 * std::floor(bytes / (system_.memory_gb_s * 1e9) * 1e9);
-  const double serialized = network_.congestion_aware() ? network_.serialized(steps.message_bytes) : 0;
+  const double serialized =
+      network_.congestion_aware() ? network_.serialized(steps.message_bytes) : 0;
   double longest = 0;
   for (size_t i = 0; i < ranks; ++i) {
     const uint32_t from = ring.ranks[i], to = ring.ranks[(i + 1) % ranks];

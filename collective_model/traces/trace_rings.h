@@ -19,8 +19,8 @@ struct TraceRing {
   std::string name;             ///< "all ranks", "group 3", "dimension 1 of rank 5"
   std::vector<uint32_t> ranks;  ///< each sends to the next one
   std::map<uint32_t, uint32_t> places;
-  bool whole = false;   ///< all ranks, in the network's order
-  bool in_step = false; ///< all ways to the next rank take the same time
+  bool whole = false;    ///< all ranks, in the network's order
+  bool in_step = false;  ///< all ways to the next rank take the same time
   /// Collectives of one rank that have the same counter are numbered together.
   uint32_t counter = 0;
   int64_t endpoint_ns = 0;

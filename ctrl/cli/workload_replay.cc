@@ -52,7 +52,8 @@ Result<std::string> replayed(const ReplayArguments& arguments) {
       arguments.congestion == "aware" ? TraceCongestion::kAware : TraceCongestion::kUnaware);
   if (!network) return fail(arguments.network + ": " + network.error().text);
   settings.network = *std::move(network);
-  settings.system = TRY(read_astra_system(TRY(read_whole_file(arguments.system)), arguments.system));
+  settings.system =
+      TRY(read_astra_system(TRY(read_whole_file(arguments.system)), arguments.system));
   if (!arguments.memory.empty()) {
     settings.memory =
         TRY(read_astra_memory(TRY(read_whole_file(arguments.memory)), arguments.memory));
@@ -73,7 +74,8 @@ Result<std::string> replayed(const ReplayArguments& arguments) {
 }
 
 constexpr const char* kTrace =
-    "Prefix of PREFIX.RANK.et, or one file for all ranks: .et, JSON of Chakra's feeder, text workload";
+    "Prefix of PREFIX.RANK.et, or one file for all ranks: .et, JSON of Chakra's feeder, text "
+    "workload";
 
 void add_stats(CLI::App& workload, int& status) {
   CLI::App* command = workload.add_subcommand(

@@ -152,8 +152,8 @@ Result<TraceSystem> read_astra_system(const std::string& text, const std::string
 
 Result<TraceMemory> read_astra_memory(const std::string& text, const std::string& name) {
   const Object object = TRY(Object::parse(text, name));
-  TRY(object.only({"memory-type", "remote-mem-latency", "remote-mem-bw", "num-nodes",
-                   "num-npus-per-node"}));
+  TRY(object.only(
+      {"memory-type", "remote-mem-latency", "remote-mem-bw", "num-nodes", "num-npus-per-node"}));
   const std::map<std::string, TraceMemory::Kind> kinds = {
       {"NO_MEMORY_EXPANSION", TraceMemory::Kind::kNone},
       {"PER_NPU_MEMORY_EXPANSION", TraceMemory::Kind::kPerRank},
@@ -194,7 +194,8 @@ Result<std::map<uint32_t, std::vector<uint32_t>>> read_astra_groups(const std::s
     std::vector<uint32_t> ranks;
     if (!list.is_array()) return object.wrong("the group " + key, "is not a list of ranks");
     for (const Json& rank : list) {
-      if (!rank.is_number_unsigned() || rank.get<uint64_t>() > std::numeric_limits<uint32_t>::max()) {
+      if (!rank.is_number_unsigned() ||
+          rank.get<uint64_t>() > std::numeric_limits<uint32_t>::max()) {
         return object.wrong("the group " + key, "has a rank that is no number");
       }
       ranks.push_back(rank.get<uint32_t>());

@@ -10,11 +10,16 @@ namespace {
 
 const char* type_of(const et::Attribute& attribute) {
   switch (attribute.value_case()) {
-    case et::Attribute::kDoubleValue: return "a double";
-    case et::Attribute::kFloatValue: return "a float";
-    case et::Attribute::kStringValue: return "a string";
-    case et::Attribute::kBytesValue: return "bytes";
-    case et::Attribute::kBoolValue: return "a bool";
+    case et::Attribute::kDoubleValue:
+      return "a double";
+    case et::Attribute::kFloatValue:
+      return "a float";
+    case et::Attribute::kStringValue:
+      return "a string";
+    case et::Attribute::kBytesValue:
+      return "bytes";
+    case et::Attribute::kBoolValue:
+      return "a bool";
     case et::Attribute::kInt32Value:
     case et::Attribute::kInt64Value:
     case et::Attribute::kUint32Value:
@@ -24,9 +29,12 @@ const char* type_of(const et::Attribute& attribute) {
     case et::Attribute::kFixed32Value:
     case et::Attribute::kFixed64Value:
     case et::Attribute::kSfixed32Value:
-    case et::Attribute::kSfixed64Value: return "an integer";
-    case et::Attribute::VALUE_NOT_SET: return "without a value";
-    default: return "a list";
+    case et::Attribute::kSfixed64Value:
+      return "an integer";
+    case et::Attribute::VALUE_NOT_SET:
+      return "without a value";
+    default:
+      return "a list";
   }
 }
 
@@ -37,22 +45,32 @@ struct Integer {
 };
 
 std::optional<Integer> integer_of(const et::Attribute& a) {
-  const auto with_sign = [](int64_t v) {
-    return Integer{v < 0, static_cast<uint64_t>(v)};
-  };
+  const auto with_sign = [](int64_t v) { return Integer{v < 0, static_cast<uint64_t>(v)}; };
   switch (a.value_case()) {
-    case et::Attribute::kInt32Value: return with_sign(a.int32_value());
-    case et::Attribute::kInt64Value: return with_sign(a.int64_value());
-    case et::Attribute::kSint32Value: return with_sign(a.sint32_value());
-    case et::Attribute::kSint64Value: return with_sign(a.sint64_value());
-    case et::Attribute::kSfixed32Value: return with_sign(a.sfixed32_value());
-    case et::Attribute::kSfixed64Value: return with_sign(a.sfixed64_value());
-    case et::Attribute::kUint32Value: return Integer{false, a.uint32_value()};
-    case et::Attribute::kUint64Value: return Integer{false, a.uint64_value()};
-    case et::Attribute::kFixed32Value: return Integer{false, a.fixed32_value()};
-    case et::Attribute::kFixed64Value: return Integer{false, a.fixed64_value()};
-    case et::Attribute::kBoolValue: return Integer{false, a.bool_value() ? 1u : 0u};
-    default: return std::nullopt;
+    case et::Attribute::kInt32Value:
+      return with_sign(a.int32_value());
+    case et::Attribute::kInt64Value:
+      return with_sign(a.int64_value());
+    case et::Attribute::kSint32Value:
+      return with_sign(a.sint32_value());
+    case et::Attribute::kSint64Value:
+      return with_sign(a.sint64_value());
+    case et::Attribute::kSfixed32Value:
+      return with_sign(a.sfixed32_value());
+    case et::Attribute::kSfixed64Value:
+      return with_sign(a.sfixed64_value());
+    case et::Attribute::kUint32Value:
+      return Integer{false, a.uint32_value()};
+    case et::Attribute::kUint64Value:
+      return Integer{false, a.uint64_value()};
+    case et::Attribute::kFixed32Value:
+      return Integer{false, a.fixed32_value()};
+    case et::Attribute::kFixed64Value:
+      return Integer{false, a.fixed64_value()};
+    case et::Attribute::kBoolValue:
+      return Integer{false, a.bool_value() ? 1u : 0u};
+    default:
+      return std::nullopt;
   }
 }
 
@@ -61,7 +79,8 @@ Result<T> number(const et::Attribute& attribute) {
   const auto integer = integer_of(attribute);
   if (!integer) return fail(attribute.name() + " is " + type_of(attribute) + ", not an integer");
   if (integer->negative) return fail(attribute.name() + " is less than 0");
-  if (integer->value > std::numeric_limits<T>::max()) return fail(attribute.name() + " is too large");
+  if (integer->value > std::numeric_limits<T>::max())
+    return fail(attribute.name() + " is too large");
   return static_cast<T>(integer->value);
 }
 

@@ -37,7 +37,8 @@ class EtFile {
     uint64_t length = 0;
     constexpr int kMostBytes = 5;  // of 32 bits
     for (int i = 0;; ++i) {
-      if (at_ == bytes_.size()) return wrong(begin_, "the file ends within the length of a message");
+      if (at_ == bytes_.size())
+        return wrong(begin_, "the file ends within the length of a message");
       if (i == kMostBytes) return wrong(begin_, "the length of a message is no number of 32 bits");
       const uint8_t byte = bytes_[at_++];
       length |= static_cast<uint64_t>(byte & 0x7f) << (7 * i);
@@ -63,8 +64,10 @@ class EtFile {
     constexpr uint8_t kNumberInFirstField = 0x08;
     const bool is_node = !bytes.empty() && bytes[0] == kNumberInFirstField;
     if (is_node || !metadata.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-      return wrong(begin_, "the first message is no metadata: this is no execution trace of Chakra, "
-                           "or one of a schema before 2023-08" + std::string(kNeeded));
+      return wrong(begin_,
+                   "the first message is no metadata: this is no execution trace of Chakra, "
+                   "or one of a schema before 2023-08" +
+                       std::string(kNeeded));
     }
     const std::string& version = metadata.version();
     // Where the first field holds an attribute, as in 2023-08, its bytes are no version.

@@ -97,8 +97,9 @@ Result<TraceGraph> read_feeder_json(const std::string& text, const std::string& 
     return wrong("a number is too large");
   }
   if (json.is_object() && json.contains("nodes") && json.contains("schema")) {
-    return wrong("this is a host trace of PyTorch, which Chakra's tools turn into an execution trace "
-                 "(chakra_trace_link, chakra_converter)");
+    return wrong(
+        "this is a host trace of PyTorch, which Chakra's tools turn into an execution trace "
+        "(chakra_trace_link, chakra_converter)");
   }
   if (!json.is_object() || !json.contains("workload_graph") || !json["workload_graph"].is_array()) {
     return wrong("there is no list workload_graph, as Chakra's feeder reads it");

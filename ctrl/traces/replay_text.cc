@@ -25,7 +25,7 @@ const char* congestion_name(const TraceNetwork& network) {
 
 std::string replay_text(const std::vector<RankReplay>& ranks, const ReplaySettings& settings) {
   std::string text = format_text("%zu ranks, rules of %s, congestion %s\n", ranks.size(),
-                            rules_name(settings.rules), congestion_name(settings.network));
+                                 rules_name(settings.rules), congestion_name(settings.network));
   text += format_text("%10s %20s %28s\n", "rank", "finish (ns)", "exposed communication (ns)");
   for (size_t rank = 0; rank < ranks.size();) {
     size_t last = rank;
@@ -36,7 +36,7 @@ std::string replay_text(const std::vector<RankReplay>& ranks, const ReplaySettin
     const std::string who =
         last == rank ? std::to_string(rank) : std::to_string(rank) + "-" + std::to_string(last);
     text += format_text("%10s %20" PRId64 " %28" PRId64 "\n", who.c_str(), ns(ranks[rank].finish),
-                   ns(ranks[rank].exposed));
+                        ns(ranks[rank].exposed));
     rank = last + 1;
   }
   return text;
@@ -47,13 +47,14 @@ std::string replay_json(const TraceJob& job, const std::vector<RankReplay>& rank
   Time finish;
   for (const RankReplay& rank : ranks) finish = std::max(finish, rank.finish);
   OrderedJson json = {{"schema", "understudy-trace-replay/1"},
-               {"rules", rules_name(settings.rules)},
-               {"congestion", congestion_name(settings.network)},
-               {"finish_ns", ns(finish)},
-               {"ranks", OrderedJson::array()}};
+                      {"rules", rules_name(settings.rules)},
+                      {"congestion", congestion_name(settings.network)},
+                      {"finish_ns", ns(finish)},
+                      {"ranks", OrderedJson::array()}};
   for (size_t number = 0; number < ranks.size(); ++number) {
     const RankReplay& rank = ranks[number];
-    OrderedJson one = {{"rank", number}, {"finish_ns", ns(rank.finish)}, {"exposed_ns", ns(rank.exposed)}};
+    OrderedJson one = {
+        {"rank", number}, {"finish_ns", ns(rank.finish)}, {"exposed_ns", ns(rank.exposed)}};
     if (nodes) {
       one["nodes"] = OrderedJson::array();
       const std::vector<TraceNode>& of_graph = job.ranks[number]->nodes();

@@ -54,14 +54,13 @@ class TextReader {
     const auto head = next();
     if (!head) return wrong("the strategy is missing");
     const std::vector<std::string>& first = *head;
-    const std::map<std::string, Strategy> strategies = {
-        {"MICRO", Strategy::kMicro},
-        {"DATA", Strategy::kData},
-        {"MODEL", Strategy::kModel},
-        {"HYBRID_DATA_MODEL", Strategy::kHybrid},
-        {"HYBRID_MODEL_DATA", Strategy::kHybrid},
-        {"HYBRID_DLRM", Strategy::kDlrm},
-        {"HYBRID_DLRM_ENHANCED", Strategy::kDlrm}};
+    const std::map<std::string, Strategy> strategies = {{"MICRO", Strategy::kMicro},
+                                                        {"DATA", Strategy::kData},
+                                                        {"MODEL", Strategy::kModel},
+                                                        {"HYBRID_DATA_MODEL", Strategy::kHybrid},
+                                                        {"HYBRID_MODEL_DATA", Strategy::kHybrid},
+                                                        {"HYBRID_DLRM", Strategy::kDlrm},
+                                                        {"HYBRID_DLRM_ENHANCED", Strategy::kDlrm}};
     const auto strategy = strategies.find(first[0]);
     if (strategy == strategies.end()) {
       return wrong("the strategy '" + first[0] + "' is not one that Chakra's converter knows");
@@ -115,8 +114,7 @@ class TextReader {
     return value;
   }
 
-  Result<Phase> phase(const std::vector<std::string>& words, size_t first,
-                      const char* what) const {
+  Result<Phase> phase(const std::vector<std::string>& words, size_t first, const char* what) const {
     Phase read;
     read.time_us = TRY(number(words[first], std::string(what) + " time"));
     read.collective = words[first + 1];
@@ -168,10 +166,18 @@ class TextGraph {
         case Strategy::kMicro:
           for (const Layer& layer : text_.layers) collective(layer, layer.weight, {});
           break;
-        case Strategy::kData: data_pass(); break;
-        case Strategy::kModel: model_pass(false); break;
-        case Strategy::kHybrid: model_pass(true); break;
-        case Strategy::kDlrm: dlrm_pass(); break;
+        case Strategy::kData:
+          data_pass();
+          break;
+        case Strategy::kModel:
+          model_pass(false);
+          break;
+        case Strategy::kHybrid:
+          model_pass(true);
+          break;
+        case Strategy::kDlrm:
+          dlrm_pass();
+          break;
       }
     }
     return std::move(nodes_);
@@ -271,8 +277,7 @@ class TextGraph {
       }
       if (l > 0) own.input = compute(layer, layer.input, "BWD_IG", {own.weight});
       if (l == text_.last_bottom + 1) {
-        at_[0].input_collective =
-            collective(text_.layers[0], text_.layers[0].input, {own.input});
+        at_[0].input_collective = collective(text_.layers[0], text_.layers[0].input, {own.input});
       }
     }
   }

@@ -52,16 +52,16 @@ OrderedJson amount_json(const TraceStats::Amount& amount) {
 
 OrderedJson json_of(const TraceStats& stats) {
   OrderedJson json = {{"nodes", stats.nodes},
-               {"data_edges", stats.data_edges},
-               {"control_edges", stats.control_edges},
-               {"dangling_data_edges", stats.dangling_data},
-               {"dangling_control_edges", stats.dangling_control},
-               {"on_cpu", stats.on_cpu},
-               {"compute_us", stats.compute_us},
-               {"cpu_us", stats.cpu_us},
-               {"kinds", OrderedJson::object()},
-               {"collectives", OrderedJson::object()},
-               {"sends", amount_json(stats.sends)}};
+                      {"data_edges", stats.data_edges},
+                      {"control_edges", stats.control_edges},
+                      {"dangling_data_edges", stats.dangling_data},
+                      {"dangling_control_edges", stats.dangling_control},
+                      {"on_cpu", stats.on_cpu},
+                      {"compute_us", stats.compute_us},
+                      {"cpu_us", stats.cpu_us},
+                      {"kinds", OrderedJson::object()},
+                      {"collectives", OrderedJson::object()},
+                      {"sends", amount_json(stats.sends)}};
   for (uint8_t kind = 1; kind < kTraceNodeKinds; ++kind) {
     json["kinds"][name_of(static_cast<TraceNodeKind>(kind))] = stats.kinds[kind];
   }
@@ -114,26 +114,27 @@ std::string stats_text(const TraceJob& job) {
   const TraceStats sum = sum_of(job, all);
   std::string text = format_text("%zu rank%s", job.ranks.size(), job.ranks.size() == 1 ? "" : "s");
   if (job.ranks.size() > 1) text += format_text(", %zu different", all.size());
-  text += format_text("; %" PRIu64 " nodes, %" PRIu64 " of them on the CPU\n", sum.nodes, sum.on_cpu);
+  text +=
+      format_text("; %" PRIu64 " nodes, %" PRIu64 " of them on the CPU\n", sum.nodes, sum.on_cpu);
   text += edges_text(sum.data_edges, sum.dangling_data, "data") + ", " +
           edges_text(sum.control_edges, sum.dangling_control, "control") + "\n";
   text += format_text("recorded computing: %" PRIu64 " us, and %" PRIu64 " us on the CPU\n",
-                 sum.compute_us, sum.cpu_us);
+                      sum.compute_us, sum.cpu_us);
   for (uint8_t kind = 1; kind < kTraceNodeKinds; ++kind) {
     if (sum.kinds[kind] == 0) continue;
     text += format_text("  %-22s %10" PRIu64 "\n", name_of(static_cast<TraceNodeKind>(kind)),
-                   sum.kinds[kind]);
+                        sum.kinds[kind]);
   }
   text += format_text("  %-22s %10s %20s\n", "outside the CPU", "count", "bytes");
   for (uint8_t i = 0; i < kTraceCollectives; ++i) {
     const TraceStats::Amount& amount = sum.collectives[i];
     if (amount.count == 0) continue;
     text += format_text("  %-22s %10" PRIu64 " %20" PRIu64 "\n",
-                   name_of(static_cast<TraceCollective>(i)), amount.count, amount.bytes);
+                        name_of(static_cast<TraceCollective>(i)), amount.count, amount.bytes);
   }
   if (sum.sends.count > 0) {
     text += format_text("  %-22s %10" PRIu64 " %20" PRIu64 "\n", "send", sum.sends.count,
-                   sum.sends.bytes);
+                        sum.sends.bytes);
   }
   return text;
 }
@@ -141,8 +142,8 @@ std::string stats_text(const TraceJob& job) {
 std::string stats_json(const TraceJob& job) {
   const auto all = stats_by_graph(job);
   OrderedJson json = {{"schema", "understudy-trace-stats/1"},
-               {"all", json_of(sum_of(job, all))},
-               {"ranks", OrderedJson::array()}};
+                      {"all", json_of(sum_of(job, all))},
+                      {"ranks", OrderedJson::array()}};
   for (const auto& graph : job.ranks) json["ranks"].push_back(json_of(all.at(graph.get())));
   return json.dump(2) + "\n";
 }

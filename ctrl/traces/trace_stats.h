@@ -16,7 +16,7 @@ struct TraceStats {
   uint64_t nodes = 0, data_edges = 0, control_edges = 0;
   uint64_t dangling_data = 0, dangling_control = 0;  ///< of them: to nodes that are not there
   uint64_t on_cpu = 0;
-  uint64_t compute_us = 0, cpu_us = 0;           ///< recorded, of computations: not on the CPU, on it
+  uint64_t compute_us = 0, cpu_us = 0;  ///< recorded, of computations: not on the CPU, on it
   std::array<uint64_t, kTraceNodeKinds> kinds{};  ///< by TraceNodeKind
   /// Not on the CPU; those there are calls of the ones here.
   std::array<Amount, kTraceCollectives> collectives{};
