@@ -306,9 +306,13 @@ class Replay {
 }  // namespace
 
 Result<std::vector<RankReplay>> replay(const TraceJob& job, const ReplaySettings& settings) {
+  if (job.ranks.size() != settings.network.ranks()) {
+    return fail("there are traces of " + std::to_string(job.ranks.size()) +
+                " ranks, and the network has " + std::to_string(settings.network.ranks()));
+  }
+  const auto orders = TRY(order_job(job, settings.rules));
   TraceRings rings(job, settings.network, settings.system, settings.rules);
   TRY(check_replay(job, settings, rings));
-  const auto orders = TRY(order_job(job, settings.rules));
   const bool apart = settings.system.replay || !settings.network.congestion_aware() ||
                      links_of_one_rank(job, settings, rings);
   return Replay(job, settings, orders, rings, apart).run();

@@ -14,8 +14,7 @@ namespace {
 ReplaySettings settings(TraceRules rules, TraceCongestion congestion, uint32_t ranks) {
   ReplaySettings made;
   made.rules = rules;
-  made.network =
-      *TraceNetwork::make({{TraceDimension::Kind::kRing, ranks, 50, 500}}, congestion);
+  made.network = *TraceNetwork::make({{TraceDimension::Kind::kRing, ranks, 50, 500}}, congestion);
   made.memory = {TraceMemory::Kind::kPool, 1000, 100};
   made.system.splits = 2;
   made.system.memory_gb_s = 1600;
