@@ -49,6 +49,7 @@ void add_workload(CLI::App& app, int& status) {
   shown->footer(kExample);
   shown->callback([arguments, &status] { status = show(*arguments); });
   add_workload_simai(*command, status);
+  add_workload_traces(*command, status);
 }
 
 }  // namespace understudy

@@ -1,0 +1,196 @@
+#include "collective_model/traces/trace_graph.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "dataplane/base/try.h"
+
+namespace understudy {
+namespace {
+
+constexpr uint32_t kNone = ~uint32_t{0};
+
+uint32_t place_of(const std::vector<TraceNode>& nodes, uint64_t id) {
+  const auto at = std::lower_bound(nodes.begin(), nodes.end(), id,
+                                   [](const TraceNode& node, uint64_t i) { return node.id < i; });
+  return at != nodes.end() && at->id == id ? static_cast<uint32_t>(at - nodes.begin()) : kNone;
+}
+
+/// The cycle that is found from any node with parents left, by ids.
+std::string cycle_text(const TraceGraph& graph, const TraceOrder& order,
+                       const std::vector<uint32_t>& left) {
+  // Each node with parents left has such a parent: going back from one to another must close.
+  std::vector<uint32_t> parent(left.size(), kNone);
+  uint32_t at = kNone;
+  for (uint32_t node = 0; node < left.size(); ++node) {
+    if (left[node] == 0) continue;
+    at = node;
+    for (uint32_t e = order.first[node]; e < order.first[node + 1]; ++e) {
+      parent[order.children[e]] = node;
+    }
+  }
+  std::vector<bool> seen(left.size());
+  while (!seen[at]) {
+    seen[at] = true;
+    at = parent[at];
+  }
+  std::vector<uint32_t> cycle;
+  uint32_t member = at;
+  do {
+    cycle.push_back(member);
+    member = parent[member];
+  } while (member != at);
+  constexpr size_t kShown = 8;
+  std::string text = "nodes wait for each other: ";
+  for (size_t i = 0; i < std::min(cycle.size(), kShown); ++i) {
+    if (i > 0) text += " waits for ";
+    text += title_of(graph.nodes()[cycle[i]]);
+  }
+  if (cycle.size() > kShown) {
+    return text + " and so on, " + std::to_string(cycle.size()) + " in a cycle";
+  }
+  return text + (cycle.size() == 1 ? " waits for itself" : ", which waits for the first");
+}
+
+}  // namespace
+
+const char* name_of(TraceNodeKind kind) {
+  switch (kind) {
+    case TraceNodeKind::kMetadata:
+      return "metadata";
+    case TraceNodeKind::kMemoryLoad:
+      return "memory load";
+    case TraceNodeKind::kMemoryStore:
+      return "memory store";
+    case TraceNodeKind::kCompute:
+      return "compute";
+    case TraceNodeKind::kSend:
+      return "send";
+    case TraceNodeKind::kReceive:
+      return "receive";
+    case TraceNodeKind::kCollective:
+      return "collective";
+  }
+  return "?";
+}
+
+const char* name_of(TraceCollective collective) {
+  switch (collective) {
+    case TraceCollective::kAllReduce:
+      return "all-reduce";
+    case TraceCollective::kReduce:
+      return "reduce";
+    case TraceCollective::kAllGather:
+      return "all-gather";
+    case TraceCollective::kGather:
+      return "gather";
+    case TraceCollective::kScatter:
+      return "scatter";
+    case TraceCollective::kBroadcast:
+      return "broadcast";
+    case TraceCollective::kAllToAll:
+      return "all-to-all";
+    case TraceCollective::kReduceScatter:
+      return "reduce-scatter";
+    case TraceCollective::kReduceScatterBlock:
+      return "reduce-scatter-block";
+    case TraceCollective::kBarrier:
+      return "barrier";
+  }
+  return "?";
+}
+
+std::string title_of(const TraceNode& node) {
+  std::string title = "node " + std::to_string(node.id);
+  if (node.name.empty()) return title;
+  constexpr size_t kLongest = 60;  // names of kernels have hundreds of characters
+  if (node.name.size() <= kLongest) return title + " (" + node.name + ")";
+  return title + " (" + node.name.substr(0, kLongest) + "...)";
+}
+
+Result<TraceGraph> TraceGraph::make(std::vector<TraceNodeParents> nodes) {
+  std::stable_sort(nodes.begin(), nodes.end(),
+                   [](const auto& a, const auto& b) { return a.node.id < b.node.id; });
+  TraceGraph graph;
+  graph.nodes_.reserve(nodes.size());
+  for (TraceNodeParents& node : nodes) {
+    if (!graph.nodes_.empty() && graph.nodes_.back().id == node.node.id) {
+      return fail(title_of(node.node) + ": another node has the same id");
+    }
+    graph.nodes_.push_back(std::move(node.node));
+  }
+  const auto link = [&graph](uint32_t node, std::vector<uint64_t>& ids, bool control) {
+    TraceEdges& edges = control ? graph.control_ : graph.data_;
+    edges.first.push_back(static_cast<uint32_t>(edges.parents.size()));
+    std::sort(ids.begin(), ids.end());
+    ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+    for (const uint64_t id : ids) {
+      const uint32_t parent = place_of(graph.nodes_, id);
+      if (parent == kNone) {
+        graph.dangling_.push_back({node, id, control});
+      } else {
+        edges.parents.push_back(parent);
+      }
+    }
+  };
+  for (uint32_t i = 0; i < nodes.size(); ++i) {
+    link(i, nodes[i].data, false);
+    link(i, nodes[i].control, true);
+  }
+  graph.data_.first.push_back(static_cast<uint32_t>(graph.data_.parents.size()));
+  graph.control_.first.push_back(static_cast<uint32_t>(graph.control_.parents.size()));
+  return graph;
+}
+
+Result<TraceOrder> order_trace(const TraceGraph& graph, TraceRules rules) {
+  const bool with_control = rules == TraceRules::kFeeder3;
+  for (const DanglingParent& dangling : graph.dangling()) {
+    if (dangling.control && !with_control) continue;
+    return fail(title_of(graph.nodes()[dangling.node]) + " waits for node " +
+                std::to_string(dangling.parent_id) + ", which is not there" +
+                (dangling.control ? " (a control dependency)" : ""));
+  }
+  const auto count = static_cast<uint32_t>(graph.nodes().size());
+  TraceOrder order;
+  order.parents.resize(count);
+  order.first.resize(count + 1);
+  // A parent by data and by control counts once.
+  std::vector<uint32_t> parents;
+  const auto parents_of = [&](uint32_t node) {
+    const auto append = [&](const TraceEdges& edges) {
+      parents.insert(parents.end(), edges.parents.begin() + edges.first[node],
+                     edges.parents.begin() + edges.first[node + 1]);
+    };
+    parents.clear();
+    append(graph.data());
+    if (!with_control) return;
+    append(graph.control());
+    std::sort(parents.begin(), parents.end());
+    parents.erase(std::unique(parents.begin(), parents.end()), parents.end());
+  };
+  for (uint32_t node = 0; node < count; ++node) {
+    parents_of(node);
+    order.parents[node] = static_cast<uint32_t>(parents.size());
+    for (const uint32_t parent : parents) ++order.first[parent + 1];
+  }
+  for (uint32_t node = 0; node < count; ++node) order.first[node + 1] += order.first[node];
+  order.children.resize(order.first[count]);
+  std::vector<uint32_t> next(order.first.begin(), order.first.end() - 1);
+  for (uint32_t node = 0; node < count; ++node) {
+    parents_of(node);
+    for (const uint32_t parent : parents) order.children[next[parent]++] = node;
+  }
+  std::vector<uint32_t> left = order.parents, free;
+  for (uint32_t node = 0; node < count; ++node) {
+    if (left[node] == 0) free.push_back(node);
+  }
+  for (uint32_t i = 0; i < free.size(); ++i) {
+    for (uint32_t e = order.first[free[i]]; e < order.first[free[i] + 1]; ++e) {
+      if (--left[order.children[e]] == 0) free.push_back(order.children[e]);
+    }
+  }
+  if (free.size() < count) return fail(cycle_text(graph, order, left));
+  return order;
+}
+
+}  // namespace understudy

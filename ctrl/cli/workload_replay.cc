@@ -1,0 +1,130 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <utility>
+
+#include "collective_model/traces/replay.h"
+#include "ctrl/cli/commands.h"
+#include "ctrl/traces/astra_json.h"
+#include "ctrl/traces/astra_network.h"
+#include "ctrl/traces/replay_text.h"
+#include "ctrl/traces/trace_files.h"
+#include "ctrl/traces/trace_stats.h"
+#include "dataplane/base/try.h"
+
+namespace understudy {
+namespace {
+
+struct StatsArguments {
+  std::string trace;
+  uint32_t passes = 1;
+  bool json = false;
+};
+
+struct ReplayArguments {
+  std::string trace, network, system, memory, groups;
+  std::string rules = "feeder3", congestion = "aware";
+  uint32_t passes = 1;
+  bool json = false, nodes = false;
+};
+
+int print(const Result<std::string>& text) {
+  if (!text) {
+    std::fprintf(stderr, "%s\n", text.error().text.c_str());
+    return kExitBadInput;
+  }
+  std::fputs(text->c_str(), stdout);
+  return kExitOk;
+}
+
+Result<std::string> stats(const StatsArguments& arguments) {
+  TraceFilesOptions options;
+  options.passes = arguments.passes;
+  const TraceJob job = TRY(read_traces(arguments.trace, options));
+  return arguments.json ? stats_json(job) : stats_text(job);
+}
+
+Result<std::string> replayed(const ReplayArguments& arguments) {
+  ReplaySettings settings;
+  settings.rules = arguments.rules == "feeder1" ? TraceRules::kFeeder1 : TraceRules::kFeeder3;
+  auto network = TraceNetwork::make(
+      TRY(read_astra_network(TRY(read_whole_file(arguments.network)), arguments.network)),
+      arguments.congestion == "aware" ? TraceCongestion::kAware : TraceCongestion::kUnaware);
+  if (!network) return fail(arguments.network + ": " + network.error().text);
+  settings.network = *std::move(network);
+  settings.system =
+      TRY(read_astra_system(TRY(read_whole_file(arguments.system)), arguments.system));
+  if (!arguments.memory.empty()) {
+    settings.memory =
+        TRY(read_astra_memory(TRY(read_whole_file(arguments.memory)), arguments.memory));
+  }
+  TraceFilesOptions options;
+  options.ranks = settings.network.ranks();
+  options.passes = arguments.passes;
+  TraceJob job = TRY(read_traces(arguments.trace, options));
+  if (!arguments.groups.empty()) {
+    job.groups = TRY(read_astra_groups(TRY(read_whole_file(arguments.groups)), arguments.groups));
+  }
+  const auto ranks = replay(job, settings);
+  if (!ranks) return fail(arguments.trace + ": " + ranks.error().text);
+  if (arguments.json || arguments.nodes) {
+    return replay_json(job, *ranks, settings, arguments.nodes);
+  }
+  return replay_text(*ranks, settings);
+}
+
+constexpr const char* kTrace =
+    "Prefix of PREFIX.RANK.et, or one file for all ranks: .et, JSON of Chakra's feeder, text "
+    "workload";
+
+void add_stats(CLI::App& workload, int& status) {
+  CLI::App* command = workload.add_subcommand(
+      "stats", "What execution traces contain: nodes, dependencies, bytes of collectives");
+  auto arguments = std::make_shared<StatsArguments>();
+  command->add_option("trace", arguments->trace, kTrace)->required();
+  command->add_option("--passes", arguments->passes, "Iterations of a text workload")
+      ->check(CLI::Range(1, 100000));
+  command->add_flag("--json", arguments->json, "Print JSON");
+  command->footer("Example: understudy workload stats traces/gpt");
+  command->callback([arguments, &status] { status = print(stats(*arguments)); });
+}
+
+void add_replay(CLI::App& workload, int& status) {
+  CLI::App* command = workload.add_subcommand(
+      "replay", "When each rank of execution traces finishes, by ASTRA-sim's rules and files");
+  auto arguments = std::make_shared<ReplayArguments>();
+  command->add_option("trace", arguments->trace, kTrace)->required();
+  command->add_option("--network", arguments->network, "ASTRA-sim's network file (YAML)")
+      ->required();
+  command->add_option("--system", arguments->system, "ASTRA-sim's system file (JSON)")->required();
+  command->add_option("--remote-memory", arguments->memory, "Its file of memory beyond devices");
+  command->add_option("--comm-groups", arguments->groups, "Its file of communicator groups");
+  command
+      ->add_option("--rules", arguments->rules,
+                   "feeder1: data dependencies only, as ASTRA-sim of 2024; feeder3: control "
+                   "dependencies too, as in 2025")
+      ->check(CLI::IsMember({"feeder1", "feeder3"}))
+      ->capture_default_str();
+  command
+      ->add_option("--congestion", arguments->congestion,
+                   "Whether links carry one message at a time: ASTRA-sim's back end of that name")
+      ->check(CLI::IsMember({"aware", "unaware"}))
+      ->capture_default_str();
+  command->add_option("--passes", arguments->passes, "Iterations of a text workload")
+      ->check(CLI::Range(1, 100000));
+  command->add_flag("--json", arguments->json, "Print JSON");
+  command->add_flag("--nodes", arguments->nodes,
+                    "Print JSON with begin and end of every node of every rank");
+  command->footer(
+      "Example: understudy workload replay traces/gpt --network Ring_8npus.yml --system Ring.json");
+  command->callback([arguments, &status] { status = print(replayed(*arguments)); });
+}
+
+}  // namespace
+
+void add_workload_traces(CLI::App& workload, int& status) {
+  add_stats(workload, status);
+  add_replay(workload, status);
+}
+
+}  // namespace understudy
