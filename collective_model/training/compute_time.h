@@ -20,7 +20,7 @@ struct TrainingGpu {
   double memory_bandwidth = 0;  ///< bytes a second
   /// Share of flops that matrices reach. The default is the median of ten published iterations on A100
   /// (docs/results/workloads.md).
-  double efficiency = 0.68;
+  double efficiency = 0.67;
   double memory_efficiency =
       0.8;  ///< share of memory_bandwidth, where values are computed one by one
 };

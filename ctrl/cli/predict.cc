@@ -27,10 +27,11 @@ int run_training(const Config& config, const PredictArguments& arguments) {
     std::fprintf(stderr, "%s\n", prediction.error().text.c_str());
     return kExitBadInput;
   }
-  const std::string text =
-      arguments.json ? training_prediction_json(config, *prediction) : training_table(*prediction);
+  const std::vector<ValidityLine> validity = training_validity(config, *topology);
+  const std::string text = arguments.json ? training_prediction_json(config, *prediction, validity)
+                                          : training_table(*prediction) + validity_text(validity);
   std::fputs(text.c_str(), stdout);
-  return kExitOk;
+  return strict_status(validity, arguments.strict, kExitOk);
 }
 
 int run_predict(const PredictArguments& arguments) {

@@ -131,6 +131,7 @@ void Comparer::add_model() {
     refused(Speed::kClosedForm) = prediction.error().text;
     return;
   }
+  add_validity(out_.validity, training_validity(config_, topology_ == nullptr ? *own : *topology_));
   Mean mean;
   for (const IterationResult& iteration : prediction->iterations) mean.add(iteration.took());
   ComparedRow& compared = row(kModel, 0);

@@ -7,37 +7,8 @@
 
 #include "collective_model/training/critical_path.h"
 #include "collective_model/training/iteration_result.h"
-#include "collective_model/training/memory.h"
-#include "ctrl/report/text.h"
-#include "dataplane/base/text_format.h"
 
 namespace understudy {
-namespace {
-
-constexpr double kGiB = 1024.0 * 1024 * 1024;
-
-/// What the GPUs' computing rests on, and whether it fits into their memory.
-std::vector<std::string> training_notes(const TrainingConfig& training) {
-  std::vector<std::string> notes;
-  notes.push_back("computing is a roofline: matrices at " +
-                  decimal_text(training.gpu->efficiency * 100, 1) +
-                  " % of the GPU's peak, which is assumed ([gpu] efficiency)");
-  double most = 0;
-  uint32_t fullest = 0;
-  for (uint32_t stage = 0; stage < training.parallel.pp; ++stage) {
-    const double all = stage_memory(training.model, training.parallel, stage).all();
-    if (all > most) fullest = stage;
-    most = std::max(most, all);
-  }
-  const auto there = static_cast<double>(training.gpu->memory);
-  if (most > there) {
-    notes.push_back(format_text("it does not fit: stage %u needs %.1f GiB, a GPU has %.1f", fullest,
-                                most / kGiB, there / kGiB));
-  }
-  return notes;
-}
-
-}  // namespace
 
 TrainingReport training_report(const Config& config, const TrainingJob& job) {
   const TrainingConfig& training = *config.training;
@@ -54,7 +25,6 @@ TrainingReport training_report(const Config& config, const TrainingJob& job) {
   report.peak_flops = training.gpu->flops * static_cast<double>(report.gpus);
   report.tokens = parallel.global_batch * training.model.sequence;
   report.connections = job.connections;
-  report.notes = training_notes(training);
   report.critical = critical_path(job.plan.graph, *job.workload);
   for (const CriticalStretch& stretch : report.critical) {
     const NodeId node = job.plan.places.node(stretch.stage, stretch.replica);

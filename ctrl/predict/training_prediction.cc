@@ -10,6 +10,8 @@
 #include "ctrl/network/training_reports.h"
 #include "ctrl/predict/job_network.h"
 #include "ctrl/report/json/training_json.h"
+#include "ctrl/report/validity_json.h"
+#include "ctrl/validity/validity.h"
 #include "dataplane/base/try.h"
 #include "dataplane/flows/max_min.h"
 
@@ -44,7 +46,6 @@ class Predictor {
                                     [&](const TrainingFamily&) { return all[next++]; });
     job->workload->begin();
     TrainingReport out = training_report(config_, *job);
-    for (std::string& note : notes()) out.notes.push_back(std::move(note));
     return out;
   }
 
@@ -134,20 +135,6 @@ class Predictor {
     return out;
   }
 
-  std::vector<std::string> notes() const {
-    std::vector<std::string> notes;
-    if (!config_.events.empty()) {
-      notes.emplace_back("[[event]]s are not in it: simulate has them");
-    }
-    notes.emplace_back(
-        "operations of different stages, and gradients beside messages between stages, do not take "
-        "each other's bandwidth here: simulate --fidelity flow says what that costs");
-    if (topology_.choice == RouteChoice::kEcmp) {
-      notes.emplace_back("paths are drawn by hashes: those of simulate are others");
-    }
-    return notes;
-  }
-
   const Config& config_;
   const Topology& topology_;
   const Parallel& parallel_;
@@ -160,11 +147,17 @@ Result<TrainingReport> predict_training(const Config& config, const Topology& to
   return Predictor(config, topology).run();
 }
 
-std::string training_prediction_json(const Config& config, const TrainingReport& prediction) {
+std::vector<ValidityLine> training_validity(const Config& config, const Topology& topology) {
+  return predicted_training_validity(config, topology.choice == RouteChoice::kEcmp);
+}
+
+std::string training_prediction_json(const Config& config, const TrainingReport& prediction,
+                                     const std::vector<ValidityLine>& validity) {
   report_parts::Json out;
   out["schema"] = "understudy-training-prediction/1";
   out["configuration"] = {{"path", config.path}, {"hash", config.hash}};
   out["training"] = training_report_json(prediction);
+  out["validity"] = validity_json(validity);
   return out.dump(2) + "\n";
 }
 

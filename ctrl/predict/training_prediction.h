@@ -4,9 +4,11 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "ctrl/config/config.h"
 #include "ctrl/report/training_report.h"
+#include "ctrl/report/validity_line.h"
 #include "ctrl/topology/topology.h"
 #include "dataplane/base/result.h"
 
@@ -16,6 +18,10 @@ namespace understudy {
 /// plan_training().
 Result<TrainingReport> predict_training(const Config& config, const Topology& topology);
 
-std::string training_prediction_json(const Config& config, const TrainingReport& prediction);
+/// How far to trust it.
+std::vector<ValidityLine> training_validity(const Config& config, const Topology& topology);
+
+std::string training_prediction_json(const Config& config, const TrainingReport& prediction,
+                                     const std::vector<ValidityLine>& validity);
 
 }  // namespace understudy

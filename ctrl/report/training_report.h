@@ -23,7 +23,6 @@ struct TrainingReport {
   /// Of the last iteration: what its end waited for; names of the nodes of kCompute and kTensor.
   std::vector<CriticalStretch> critical;
   std::vector<std::string> critical_nodes;  ///< beside it
-  std::vector<std::string> notes;           ///< what the times rest on, and what they leave out
 };
 
 }  // namespace understudy

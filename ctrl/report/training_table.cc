@@ -90,7 +90,6 @@ std::string training_table(const TrainingReport& training) {
   }
   text += parts_line("mean", last.mean);
   text += critical_lines(training, last.took());
-  for (const std::string& note : training.notes) text += "# note: " + note + "\n";
   return text;
 }
 

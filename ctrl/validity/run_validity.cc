@@ -35,6 +35,7 @@ class RunLines {
   std::vector<ValidityLine> take() {
     for (size_t j = 0; j < config_.jobs.size(); ++j) add_job(config_.jobs[j], scenario_.jobs[j]);
     add_machines(lines_, config_);
+    add_training(lines_, config_);
     add_network();
     add_draws();
     return lines_.take(config_.jobs.size());

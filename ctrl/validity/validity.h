@@ -58,6 +58,11 @@ struct NamedValidity {
 };
 std::vector<ValidityLine> joined_validity(const std::vector<NamedValidity>& named);
 
+/// Of what a [model] computes, and whether it fits into a GPU.
+void add_training(ValidityLines& lines, const Config& config);
+/// Of its iterations by closed forms. `drawn`: its paths are chosen by hash.
+std::vector<ValidityLine> predicted_training_validity(const Config& config, bool drawn);
+
 /// Of a calibration, with the files of those tables of which no row is left to judge it by.
 /// `in_switches`: the same of those that NCCL may have reduced by NVLS, and from which size on.
 std::vector<ValidityLine> judgement_validity(

@@ -56,7 +56,6 @@ Json training_report_json(const TrainingReport& training) {
     }
     out["critical_path"].push_back(std::move(one));
   }
-  out["notes"] = training.notes;
   return out;
 }
 

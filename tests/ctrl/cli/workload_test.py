@@ -105,7 +105,7 @@ class Workloads(CommandLine):
         report = self.folder / "report.json"
         done = self.run_it("simulate", RAIL, "--fidelity", "flow", "--report", report)
         self.assertEqual(done.returncode, 0, done.stderr)
-        for part in ("# training: 512 GPUs on 64 nodes, TP 8, PP 4, DP 16, 32 micro-batches", "# note: computing is a roofline",
+        for part in ("# training: 512 GPUs on 64 nodes, TP 8, PP 4, DP 16, 32 micro-batches", "limit: computing is a roofline: matrices reach 67 % of the GPU's peak",
                      "outage: switch spine3 down"):
             self.assertIn(part, done.stdout)
         simulated = json.loads(report.read_text(encoding="utf-8"))["traffic"]["training"]
@@ -119,6 +119,19 @@ class Workloads(CommandLine):
             self.assertGreater(stages[1]["longest_ps"], 1.15 * stages[2]["longest_ps"])
         self.assertEqual([stage["mean"]["compute_ps"] for stage in predicted["iterations"][0]["stages"]],
                          [stage["mean"]["compute_ps"] for stage in simulated["iterations"][0]["stages"]])
+
+    def test_how_far_to_trust_it(self):
+        done = self.run_it("predict", RAIL)
+        for part in ("limit: computing is a roofline", "[closed-form]", "doubt: [[event]]s are not in these times", "[one-seed]"):
+            self.assertIn(part, done.stdout)
+        self.assertEqual(self.run_it("predict", RAIL, "--strict").returncode, 3)
+        big = self.written(BIG + '[[node]]\nname = "n"\ncount = 2\ngpus = 8\nlink = { rate = "100Gbit/s" }\n'
+                           '[intra_node]\ngpu_link = { rate = "2400Gbit/s" }\n[topology]\nkind = "single_switch"\n')
+        for command in ("predict", "simulate"):
+            with self.subTest(command):
+                done = self.run_it(command, big, *(["--fidelity", "flow"] if command == "simulate" else []))
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn("doubt: the job does not fit: stage 0 needs ", done.stdout)
 
     def test_compare(self):
         done = self.run_it("compare", RAIL, "--no-packets", "--json", "--quiet")

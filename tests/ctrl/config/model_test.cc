@@ -92,7 +92,7 @@ TEST(ConfigModel, AGpuOfItsOwn) {
   EXPECT_EQ(config.gpu->flops, 1.5e15);
   EXPECT_EQ(config.gpu->memory, 192'000'000'000u);
   EXPECT_EQ(config.gpu->memory_bandwidth, 8e12);
-  EXPECT_EQ(config.gpu->efficiency, 0.68);
+  EXPECT_EQ(config.gpu->efficiency, 0.67);
   EXPECT_EQ(config.gpu->memory_efficiency, 0.8);
 }
 
