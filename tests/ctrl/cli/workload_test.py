@@ -125,8 +125,8 @@ class Workloads(CommandLine):
         for part in ("limit: computing is a roofline", "[closed-form]", "doubt: [[event]]s are not in these times", "[one-seed]"):
             self.assertIn(part, done.stdout)
         self.assertEqual(self.run_it("predict", RAIL, "--strict").returncode, 3)
-        big = self.written(BIG + '[[node]]\nname = "n"\ncount = 2\ngpus = 8\nlink = { rate = "100Gbit/s" }\n'
-                           '[intra_node]\ngpu_link = { rate = "2400Gbit/s" }\n[topology]\nkind = "single_switch"\n')
+        big = self.written(BIG + '[[node]]\nname = "n"\ncount = 2\ngpus = 8\nlink = { rate = "100Gbit/s", latency = "1us" }\n'
+                           '[intra_node]\ngpu_link = { rate = "2400Gbit/s", latency = "1us" }\n[topology]\nkind = "single_switch"\n')
         for command in ("predict", "simulate"):
             with self.subTest(command):
                 done = self.run_it(command, big, *(["--fidelity", "flow"] if command == "simulate" else []))
