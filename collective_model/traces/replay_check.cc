@@ -171,6 +171,7 @@ class NodeCheck {
     using Content = std::pair<TraceCollective, uint64_t>;
     const auto content = [](const std::vector<const TraceNode*>& nodes) {
       std::vector<Content> all;
+      all.reserve(nodes.size());
       for (const TraceNode* node : nodes) all.emplace_back(*node->collective, *node->bytes);
       std::sort(all.begin(), all.end());
       return all;
