@@ -137,7 +137,7 @@ class NodeCheck {
     }
     if (!node.bytes) return fail("comm_size is missing");
     const uint32_t number = TRY(rings_.ring_of(rank, node));
-    TRY(rings_.steps(node, rings_.ring(number)));
+    TRY(rings_.cost(node, rings_.ring(number)));
     if (collectives_.size() <= number) collectives_.resize(number + 1);
     collectives_[number][rank].push_back(&node);
     return {};
@@ -171,6 +171,7 @@ class NodeCheck {
     using Content = std::pair<TraceCollective, uint64_t>;
     const auto content = [](const std::vector<const TraceNode*>& nodes) {
       std::vector<Content> all;
+      all.reserve(nodes.size());
       for (const TraceNode* node : nodes) all.emplace_back(*node->collective, *node->bytes);
       std::sort(all.begin(), all.end());
       return all;

@@ -1,6 +1,7 @@
 #include "collective_model/traces/ring_runs.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "dataplane/base/try.h"
 
@@ -9,17 +10,25 @@ namespace understudy {
 Result<void> RingRuns::enter(int64_t now, uint32_t rank, uint32_t index, const TraceNode& node) {
   const uint32_t ring_number = TRY(rings_.ring_of(rank, node));
   const TraceRing& ring = rings_.ring(ring_number);
-  const RingSteps steps = TRY(rings_.steps(node, ring));
+  RingCost cost = TRY(rings_.cost(node, ring));
   // Ranks find one another by how many chunks they have begun before.
   uint64_t& counter = counters_[rank][ring.counter];
   const uint64_t count = counter;
-  counter += steps.chunks;
+  counter += cost.steps.chunks;
   if (numbers_.size() <= ring_number) numbers_.resize(ring_number + 1);
   const auto [found, added] =
       numbers_[ring_number].emplace(count, static_cast<uint32_t>(runs_.size()));
   const uint32_t number = found->second;
   if (added) {
-    runs_.push_back({ring_number, *node.collective, *node.bytes, steps, {}, 0, 0, false});
+    runs_.push_back({ring_number,
+                     *node.collective,
+                     *node.bytes,
+                     cost.steps,
+                     std::move(cost.phases),
+                     {},
+                     0,
+                     0,
+                     false});
     runs_.back().members.resize(ring.ranks.size());
   }
   Run& run = runs_[number];
@@ -34,6 +43,7 @@ Result<void> RingRuns::enter(int64_t now, uint32_t rank, uint32_t index, const T
   ++run.entered;
   const bool all = run.entered == run.members.size();
   if (all) numbers_[ring_number].erase(found);
+  if (all && !run.phases.empty()) return end_stack(now, run);
   if (apart_) {
     if (all) end_all(run);
     return {};
@@ -42,8 +52,29 @@ Result<void> RingRuns::enter(int64_t now, uint32_t rank, uint32_t index, const T
     end_all(run);
     return {};
   }
-  const int64_t first = now + steps.endpoint;
+  const int64_t first = now + run.steps.endpoint;
   events_.add(first, now, TraceEvent::Kind::kRingRankReady, number, place);
+  return {};
+}
+
+/// Chunks of ranks that are not in step would overtake one another differently on each rank.
+Result<void> RingRuns::end_stack(int64_t now, Run& run) {
+  const TraceRing& ring = rings_.ring(run.ring);
+  const int64_t ends = now + stack_time(run.phases, run.steps.chunks);
+  for (size_t place = 0; place < run.members.size(); ++place) {
+    if (run.members[place].entered != now) {
+      return fail(
+          "a collective over several dimensions at once whose ranks begin it at different "
+          "times is not covered (rank " +
+          std::to_string(ring.ranks[place]) + " began at " +
+          std::to_string(*run.members[place].entered) + " ns, the last one at " +
+          std::to_string(now) + " ns)");
+    }
+    events_.add(ends, ends - ring.endpoint_ns, TraceEvent::Kind::kNodeEnds, ring.ranks[place],
+                run.members[place].index);
+  }
+  run.closed = true;
+  run.members = {};
   return {};
 }
 

@@ -48,12 +48,14 @@ class RingRuns {
     TraceCollective collective = TraceCollective::kAllReduce;
     uint64_t bytes = 0;
     RingSteps steps;
+    std::vector<StackPhase> phases;
     std::vector<Member> members;  ///< by place
     uint32_t entered = 0, ended = 0;
     bool closed = false;  ///< times of its ends are known
   };
 
   void end_all(Run& run);
+  Result<void> end_stack(int64_t now, Run& run);
   bool can_end_all(int64_t now, const Run& run) const;
   void take_step(int64_t now, uint32_t number, uint32_t place);
 

@@ -14,7 +14,11 @@ constexpr int64_t kGroupEndpointNs = 10;
 
 using Key = std::pair<uint64_t, uint64_t>;
 Key group_key(uint32_t group) { return {0, group}; }
-Key dimension_key(size_t dimension, uint32_t first) { return {1 + dimension, first}; }
+Key dimension_key(const std::vector<size_t>& dimensions, uint32_t first) {
+  uint64_t set = 0;
+  for (const size_t dimension : dimensions) set |= uint64_t{1} << dimension;
+  return {set, first};
+}
 
 }  // namespace
 
@@ -44,20 +48,17 @@ Result<std::optional<uint32_t>> TraceRings::group_of(uint32_t rank, const TraceN
 Result<uint32_t> TraceRings::ring_of(uint32_t rank, const TraceNode& node) {
   const std::optional<uint32_t> group = TRY(group_of(rank, node));
   if (group) return group_ring(rank, *group, node);
-  const auto& dimensions = network_.dimensions();
-  if (node.dimensions.empty() && dimensions.size() == 1) return dimension_ring(rank, 0, node);
-  if (!node.dimensions.empty() && node.dimensions.size() < dimensions.size()) {
+  const size_t count = network_.dimensions().size();
+  if (!node.dimensions.empty() && node.dimensions.size() < count) {
     return fail("involved_dim has " + std::to_string(node.dimensions.size()) +
-                " values, the network " + std::to_string(dimensions.size()) + " dimensions");
+                " values, the network " + std::to_string(count) + " dimensions");
   }
-  std::optional<size_t> involved;
-  for (size_t d = 0; d < dimensions.size(); ++d) {
-    if (!node.dimensions.empty() && !node.dimensions[d]) continue;
-    if (involved) return fail("a collective over several dimensions at once is not covered");
-    involved = d;
+  std::vector<size_t> involved;
+  for (size_t d = 0; d < count; ++d) {
+    if (node.dimensions.empty() || node.dimensions[d]) involved.push_back(d);
   }
-  if (!involved) return fail("no dimension of the network takes part: it would never end");
-  return dimension_ring(rank, *involved, node);
+  if (involved.empty()) return fail("no dimension of the network takes part: it would never end");
+  return dimension_ring(rank, involved, node);
 }
 
 Result<void> TraceRings::check_algorithm(const TraceNode& node, size_t dimension) const {
@@ -84,12 +85,10 @@ Result<uint32_t> TraceRings::group_ring(uint32_t rank, uint32_t group, const Tra
   const std::string name = "group " + std::to_string(group);
   const auto found = numbers_.find(group_key(group));
   const bool whole = ranks.size() == network_.ranks();
-  if (whole && network_.dimensions().size() > 1) {
-    return fail(name +
-                " has all ranks: a collective over several dimensions at once is not covered");
-  }
   // Where there are several dimensions, groups of some ranks use rings whatever the file says.
-  if (network_.dimensions().size() == 1) TRY(check_algorithm(node, 0));
+  if (whole || network_.dimensions().size() == 1) {
+    for (size_t d = 0; d < network_.dimensions().size(); ++d) TRY(check_algorithm(node, d));
+  }
   const auto member_check = [&](const TraceRing& ring) -> Result<void> {
     if (!ring.places.contains(rank)) return fail(name + " has not rank " + std::to_string(rank));
     return {};
@@ -102,8 +101,12 @@ Result<uint32_t> TraceRings::group_ring(uint32_t rank, uint32_t group, const Tra
   ring.name = name;
   ring.ranks = ranks;
   ring.whole = whole;
-  // With all ranks ASTRA-sim takes the network's own ring (CommunicatorGroup.cc).
-  if (whole) std::sort(ring.ranks.begin(), ring.ranks.end());
+  if (whole) {
+    // With all ranks ASTRA-sim takes the network's own order (CommunicatorGroup.cc).
+    std::sort(ring.ranks.begin(), ring.ranks.end());
+    for (size_t d = 0; d < network_.dimensions().size(); ++d) ring.stack.push_back(d);
+    if (ring.stack.size() == 1) ring.stack.clear();
+  }
   ring.endpoint_ns = whole ? system_.endpoint_ns : kGroupEndpointNs;
   ring.counter = 1 + group;
   for (uint32_t i = 0; i < ring.ranks.size(); ++i) {
@@ -120,25 +123,43 @@ Result<uint32_t> TraceRings::group_ring(uint32_t rank, uint32_t group, const Tra
   return add(group_key(group), std::move(ring));
 }
 
-Result<uint32_t> TraceRings::dimension_ring(uint32_t rank, size_t dimension,
+Result<uint32_t> TraceRings::dimension_ring(uint32_t rank, const std::vector<size_t>& dimensions,
                                             const TraceNode& node) {
-  TRY(check_algorithm(node, dimension));
-  const uint32_t stride = network_.stride(dimension);
-  const uint32_t first = rank - network_.place(rank, dimension) * stride;
-  const auto found = numbers_.find(dimension_key(dimension, first));
-  if (found != numbers_.end()) return found->second;
-  TraceRing ring;
-  const uint32_t count = network_.dimensions()[dimension].ranks;
-  ring.whole = network_.dimensions().size() == 1;
-  ring.name = ring.whole
-                  ? "all ranks"
-                  : "dimension " + std::to_string(dimension) + " of rank " + std::to_string(first);
-  ring.endpoint_ns = system_.endpoint_ns;
-  for (uint32_t i = 0; i < count; ++i) {
-    ring.ranks.push_back(first + i * stride);
-    ring.places.emplace(ring.ranks.back(), i);
+  uint32_t first = rank;
+  for (const size_t d : dimensions) {
+    TRY(check_algorithm(node, d));
+    first -= network_.place(rank, d) * network_.stride(d);
   }
-  return add(dimension_key(dimension, first), std::move(ring));
+  const auto found = numbers_.find(dimension_key(dimensions, first));
+  if (found != numbers_.end()) return found->second;
+  return add(dimension_key(dimensions, first), ring_along(first, dimensions));
+}
+
+/// `first`: the smallest of its ranks.
+TraceRing TraceRings::ring_along(uint32_t first, const std::vector<size_t>& dimensions) const {
+  TraceRing ring;
+  const size_t all = network_.dimensions().size();
+  ring.whole = all == 1;
+  ring.endpoint_ns = system_.endpoint_ns;
+  ring.ranks = {first};
+  for (const size_t d : dimensions) {
+    const size_t before = ring.ranks.size();
+    for (uint32_t place = 1; place < network_.dimensions()[d].ranks; ++place) {
+      for (size_t i = 0; i < before; ++i) {
+        ring.ranks.push_back(ring.ranks[i] + place * network_.stride(d));
+      }
+    }
+  }
+  for (uint32_t i = 0; i < ring.ranks.size(); ++i) ring.places.emplace(ring.ranks[i], i);
+  if (dimensions.size() > 1) ring.stack = dimensions;
+  if (dimensions.size() == all) {
+    ring.name = "all ranks";
+    return ring;
+  }
+  ring.name = "dimension";
+  for (const size_t d : dimensions) ring.name += " " + std::to_string(d);
+  ring.name += " of rank " + std::to_string(first);
+  return ring;
 }
 
 uint32_t TraceRings::add(Key key, TraceRing ring) {
@@ -154,16 +175,14 @@ uint32_t TraceRings::add(Key key, TraceRing ring) {
   return number;
 }
 
-Result<RingSteps> TraceRings::steps(const TraceNode& node, const TraceRing& ring) const {
+/// How many chunks, and in message_bytes the bytes of one.
+Result<RingSteps> TraceRings::chunks_of(const TraceNode& node) const {
   if (system_.splits == 0) return fail("the system file has no preferred-dataset-splits");
   if (!(system_.memory_gb_s > 0)) return fail("the system file has no local-mem-bw");
-  const TraceCollective collective = *node.collective;
-  const bool gathers = collective == TraceCollective::kAllGather;
-  const uint64_t ranks = ring.ranks.size();
   uint64_t size = *node.bytes;
   uint64_t chunk = size / system_.splits;
   // Sys::determine_chunk_size: the ranks are those of the whole network.
-  if (!gathers && chunk < network_.ranks()) {
+  if (*node.collective != TraceCollective::kAllGather && chunk < network_.ranks()) {
     chunk = network_.ranks();
     size = chunk * system_.splits;
   }
@@ -173,8 +192,13 @@ Result<RingSteps> TraceRings::steps(const TraceNode& node, const TraceRing& ring
   }
   RingSteps steps;
   steps.chunks = size / chunk + (size % chunk != 0);
-  steps.message_bytes = gathers ? chunk : chunk / ranks;
-  steps.endpoint = ring.endpoint_ns;
+  steps.message_bytes = chunk;
+  return steps;
+}
+
+void TraceRings::add_steps(TraceCollective collective, uint64_t bytes, uint64_t ranks,
+                           RingSteps& steps) const {
+  steps.message_bytes = collective == TraceCollective::kAllGather ? bytes : bytes / ranks;
   switch (collective) {
     case TraceCollective::kAllReduce:
       steps.steps = 2 * (ranks - 1);
@@ -183,32 +207,90 @@ Result<RingSteps> TraceRings::steps(const TraceNode& node, const TraceRing& ring
     case TraceCollective::kReduceScatter:
       steps.steps = steps.reducing = ranks - 1;
       break;
-    case TraceCollective::kAllGather:
-      steps.steps = ranks - 1;
-      break;
     case TraceCollective::kAllToAll:
       steps.steps = ranks * (ranks - 1) / 2;
       break;
     default:
-      return fail(std::string(name_of(collective)) + " is not covered");
+      steps.steps = ranks - 1;
+      break;
   }
-  const double bytes = static_cast<double>(steps.message_bytes);
-  const double reduce = 3 * std::floor(bytes / (system_.memory_gb_s * 1e9) * 1e9);
-  const double serialized =
-      network_.congestion_aware() ? network_.serialized(steps.message_bytes) : 0;
+  const double reduced = static_cast<double>(steps.message_bytes) / (system_.memory_gb_s * 1e9);
+  steps.reduce = static_cast<int64_t>(std::min(3 * std::floor(reduced * 1e9), kLongestTraceNs));
+}
+
+Result<RingCost> TraceRings::cost(const TraceNode& node, const TraceRing& ring) const {
+  RingCost cost;
+  RingSteps& steps = cost.steps;
+  steps = TRY(chunks_of(node));
+  if (!ring.stack.empty()) {
+    cost.phases = TRY(phases(node, ring, steps.message_bytes));
+    return cost;
+  }
+  const uint64_t ranks = ring.ranks.size();
+  steps.endpoint = ring.endpoint_ns;
+  add_steps(*node.collective, steps.message_bytes, ranks, steps);
+  const bool aware = network_.congestion_aware();
   double longest = 0;
   for (size_t i = 0; i < ranks; ++i) {
     const uint32_t from = ring.ranks[i], to = ring.ranks[(i + 1) % ranks];
     longest = std::max(longest, network_.message_time(steps.message_bytes, from, to) *
-                                    (network_.congestion_aware() ? network_.hops(from, to) : 1));
+                                    (aware ? network_.hops(from, to) : 1));
     if (ring.in_step) break;
   }
   const double all = static_cast<double>(steps.chunks) * static_cast<double>(steps.steps + 1) *
-                     (longest + reduce + static_cast<double>(steps.endpoint));
+                     (longest + static_cast<double>(steps.reduce + steps.endpoint));
   if (!(all < kLongestTraceNs)) return fail("it takes more than 46 days");
-  steps.reduce = static_cast<int64_t>(reduce);
-  steps.serialized = static_cast<int64_t>(serialized);
-  return steps;
+  if (aware) steps.serialized = static_cast<int64_t>(network_.serialized(steps.message_bytes));
+  return cost;
+}
+
+/// In the order of Sys::generate_collective(): inwards out, and of all-gathers outwards in.
+Result<std::vector<StackPhase>> TraceRings::phases(const TraceNode& node, const TraceRing& ring,
+                                                   uint64_t chunk) const {
+  using enum TraceCollective;
+  std::vector<std::pair<TraceCollective, size_t>> order;
+  const std::vector<size_t>& stack = ring.stack;
+  switch (*node.collective) {
+    case kAllReduce:
+      if (!system_.reduces_by_parts) {
+        return fail(
+            "an all-reduce over several dimensions is covered with collective-optimization "
+            "'localBWAware' only");
+      }
+      for (size_t i = 0; i + 1 < stack.size(); ++i) order.emplace_back(kReduceScatter, stack[i]);
+      order.emplace_back(kAllReduce, stack.back());
+      for (size_t i = stack.size() - 1; i-- > 0;) order.emplace_back(kAllGather, stack[i]);
+      break;
+    case kAllGather:
+      for (size_t i = stack.size(); i-- > 0;) order.emplace_back(kAllGather, stack[i]);
+      break;
+    default:
+      for (const size_t d : stack) order.emplace_back(*node.collective, d);
+      break;
+  }
+  const uint64_t chunks = TRY(chunks_of(node)).chunks;
+  std::vector<StackPhase> phases;
+  double all = 0;
+  for (const auto& [collective, d] : order) {
+    const uint64_t ranks = network_.dimensions()[d].ranks;
+    RingSteps steps;
+    add_steps(collective, chunk, ranks, steps);
+    if (steps.message_bytes == 0) return fail("its parts are less than a byte for each rank");
+    if (collective == kReduceScatter) chunk /= ranks;
+    if (collective == kAllGather) chunk *= ranks;
+    const uint32_t first = ring.ranks.front();
+    const double way =
+        network_.message_time(steps.message_bytes, first, first + network_.stride(d));
+    const auto count = static_cast<double>(steps.steps),
+               reducing = static_cast<double>(steps.reducing);
+    const auto endpoint = static_cast<double>(ring.endpoint_ns);
+    const double takes =
+        count * (way + endpoint) + reducing * static_cast<double>(steps.reduce) + endpoint;
+    all += takes * static_cast<double>(chunks);
+    if (!(all < kLongestTraceNs)) return fail("it takes more than 46 days");
+    phases.push_back({static_cast<uint32_t>(d), static_cast<int64_t>(takes)});
+  }
+  return phases;
 }
 
 std::vector<int64_t> TraceRings::ways(uint64_t message_bytes, const TraceRing& ring) const {

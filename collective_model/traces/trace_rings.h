@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "collective_model/traces/ring_times.h"
+#include "collective_model/traces/stack_time.h"
 #include "collective_model/traces/trace_network.h"
 #include "collective_model/traces/trace_system.h"
 
@@ -21,9 +22,17 @@ struct TraceRing {
   std::map<uint32_t, uint32_t> places;
   bool whole = false;    ///< all ranks, in the network's order
   bool in_step = false;  ///< all ways to the next rank take the same time
+  /// Several: the ranks are those that differ in these dimensions, and no ring.
+  std::vector<size_t> stack = {};
   /// Collectives of one rank that have the same counter are numbered together.
   uint32_t counter = 0;
   int64_t endpoint_ns = 0;
+};
+
+/// What a collective takes.
+struct RingCost {
+  RingSteps steps;
+  std::vector<StackPhase> phases;  ///< of a ring's `stack`; of `steps` only the chunks count then
 };
 
 /// Rings of a job, made when they are first asked for.
@@ -41,14 +50,22 @@ class TraceRings {
   size_t size() const { return rings_.size(); }
 
   /// Of a collective whose bytes and ring are given; an error where ASTRA-sim has no time for it.
-  Result<RingSteps> steps(const TraceNode& node, const TraceRing& ring) const;
+  Result<RingCost> cost(const TraceNode& node, const TraceRing& ring) const;
   /// How long its messages take to the next rank, in ns, by rank or one for all.
   std::vector<int64_t> ways(uint64_t message_bytes, const TraceRing& ring) const;
 
  private:
   Result<std::optional<uint32_t>> group_of(uint32_t rank, const TraceNode& node) const;
   Result<uint32_t> group_ring(uint32_t rank, uint32_t group, const TraceNode& node);
-  Result<uint32_t> dimension_ring(uint32_t rank, size_t dimension, const TraceNode& node);
+  Result<uint32_t> dimension_ring(uint32_t rank, const std::vector<size_t>& dimensions,
+                                  const TraceNode& node);
+  TraceRing ring_along(uint32_t rank, const std::vector<size_t>& dimensions) const;
+  Result<RingSteps> chunks_of(const TraceNode& node) const;
+  /// Adds to `steps` what one chunk of so many bytes does with `ranks` others in a ring.
+  void add_steps(TraceCollective collective, uint64_t bytes, uint64_t ranks,
+                 RingSteps& steps) const;
+  Result<std::vector<StackPhase>> phases(const TraceNode& node, const TraceRing& ring,
+                                         uint64_t chunk) const;
   Result<void> check_algorithm(const TraceNode& node, size_t dimension) const;
   uint32_t add(std::pair<uint64_t, uint64_t> key, TraceRing ring);
 

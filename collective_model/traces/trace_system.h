@@ -18,6 +18,9 @@ struct TraceSystem {
   uint64_t splits = 0;       ///< into how many chunks a collective is cut; 0: not said
   double memory_gb_s = 0;    ///< of the device's memory, in 1e9 bytes a second; 0: not said
   double peak_tflops = 0;
+  /// An all-reduce over several dimensions scatters on the way out and gathers on the way back
+  /// ("localBWAware"), not whole all-reduces in each ("baseline").
+  bool reduces_by_parts = false;
   bool roofline = false;  ///< computations take what their operations and bytes need
   bool replay = false;    ///< every node takes what was recorded
   /// Algorithm of each dimension, by collective; none: not said.

@@ -138,6 +138,8 @@ Result<TraceSystem> read_astra_system(const std::string& text, const std::string
   system.splits = TRY(object.whole("preferred-dataset-splits", 0, 1, 1 << 20));
   system.memory_gb_s = TRY(object.real("local-mem-bw", 0));
   system.peak_tflops = TRY(object.real("peak-perf", 0));
+  system.reduces_by_parts =
+      TRY(object.text("collective-optimization", "baseline")) == "localBWAware";
   system.roofline = TRY(object.flag("roofline-enabled"));
   system.replay = TRY(object.flag("replay-only"));
   if (system.roofline && !(system.memory_gb_s > 0 && system.peak_tflops > 0)) {

@@ -7,6 +7,7 @@
 #include <random>
 #include <string>
 
+#include "collective_model/predict/dimension_time.h"
 #include "tests/collective_model/traces/trace_builder.h"
 
 namespace understudy {
@@ -178,6 +179,77 @@ TEST(Replay, ReplayOnlyTakesWhatWasRecorded) {
   EXPECT_EQ(finish_ns(ranks), std::vector<int64_t>(4, 12'001));
   ASSERT_TRUE(ranks);
   EXPECT_EQ(ranks->front().exposed, Duration());
+}
+
+/// Chunks through dimensions, as another implementation of that simulator's closed forms has them,
+/// which is held against 528 of its results (dimension_time.h).
+TEST(Replay, CollectivesOverSeveralDimensionsTakeTheirClosedForms) {
+  const std::map<TraceCollective, Collective> names = {{kAllReduce, Collective::kAllReduce},
+                                                       {kAllGather, Collective::kAllGather},
+                                                       {kReduceScatter, Collective::kReduceScatter},
+                                                       {kAllToAll, Collective::kAllToAll}};
+  std::mt19937_64 random(3);
+  const auto draw = [&random](uint32_t least, uint32_t most) {
+    return std::uniform_int_distribution<uint32_t>(least, most)(random);
+  };
+  for (int i = 0; i < 200; ++i) {
+    std::vector<TraceDimension> dimensions;
+    std::vector<Dimension> others;
+    uint32_t ranks = 1;
+    for (uint32_t d = 0, count = draw(2, 3); d < count; ++d) {
+      const TraceDimension one{
+          draw(0, 1) == 0 ? TraceDimension::Kind::kRing : TraceDimension::Kind::kFullyConnected,
+          draw(2, 4), static_cast<double>(draw(10, 400)), static_cast<double>(draw(0, 2000))};
+      dimensions.push_back(one);
+      const auto bytes_a_second = static_cast<uint64_t>(one.bandwidth) << 30;
+      others.push_back({one.kind == TraceDimension::Kind::kRing ? DimensionKind::kRing
+                                                                : DimensionKind::kFullyConnected,
+                        one.ranks, Rate::bits_per_second(8 * bytes_a_second),
+                        Duration::ns(static_cast<int64_t>(one.latency)),
+                        DimensionAlgorithm::kRing});
+      ranks *= one.ranks;
+    }
+    auto settings = settings_of(4, TraceCongestion::kUnaware);
+    settings.network = *TraceNetwork::make(dimensions, TraceCongestion::kUnaware);
+    settings.system.splits = draw(1, 16);
+    settings.system.reduces_by_parts = true;
+    for (auto& [collective, algorithms] : settings.system.algorithms) {
+      algorithms.assign(dimensions.size(), "ring");
+    }
+    DimensionCosts costs;
+    costs.endpoint = Duration::ns(settings.system.endpoint_ns);
+    costs.memory = Rate::bits_per_second(12'800'000'000'000);
+    costs.rounding = Duration::ns(1);
+    for (const auto& [collective, name] : names) {
+      const uint64_t bytes = settings.system.splits * ranks * draw(1, 20'000);
+      const Duration expected =
+          dimensions_time(others, name, collective == kAllGather ? bytes * ranks : bytes,
+                          static_cast<uint32_t>(settings.system.splits), costs);
+      const auto took =
+          replay(equal_ranks(ranks, TraceBuilder().collective(0, collective, bytes)), settings);
+      EXPECT_EQ(finish_ns(took), std::vector<int64_t>(ranks, expected.ps() / 1000))
+          << "case " << i << ", " << name_of(collective) << " of " << bytes << " bytes";
+    }
+  }
+}
+
+TEST(Replay, CollectivesOverSeveralDimensionsBeginTogether) {
+  auto settings = settings_of(4, TraceCongestion::kUnaware);
+  const TraceDimension ring{TraceDimension::Kind::kRing, 2, 50, 500};
+  settings.network = *TraceNetwork::make({ring, ring}, TraceCongestion::kUnaware);
+  for (auto& [collective, algorithms] : settings.system.algorithms) algorithms = {"ring", "ring"};
+  const TraceBuilder trace = TraceBuilder().compute(0, 1).collective(1, kAllReduce, 4096, {0});
+  EXPECT_NE(error_of(equal_ranks(4, trace), settings).find("'localBWAware' only"),
+            std::string::npos);
+  settings.system.reduces_by_parts = true;
+  EXPECT_EQ(error_of(equal_ranks(4, trace), settings), "");
+  TraceJob job = equal_ranks(4, trace);
+  job.ranks[2] = TraceBuilder().compute(0, 2).collective(1, kAllReduce, 4096, {0}).graph();
+  EXPECT_NE(
+      error_of(job, settings)
+          .find("whose ranks begin it at different times is not covered (rank 0 began at 1000 "
+                "ns, the last one at 2000 ns)"),
+      std::string::npos);
 }
 
 struct Refused {

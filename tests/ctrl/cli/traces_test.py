@@ -102,8 +102,6 @@ class Traces(CommandLine):
                                                  encoding="utf-8")
         bad([trace, *options], "et.3.et: the network has 3 ranks, and there is a file of one more")
         options, _ = self.files_of("involved_dim_2d")
-        bad([CASES / "involved_dim_2d/et", *options, "--congestion", "unaware"],
-            "rank 0, node 2 (ar_all): a collective over several dimensions at once is not covered")
         bad([CASES / "involved_dim_2d/et", *options], "several dimensions with congestion are not covered")
 
 
