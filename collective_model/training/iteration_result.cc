@@ -143,6 +143,7 @@ void add(IterationParts& sum, const IterationParts& more) {
 }
 
 void divide(IterationParts& sum, int64_t by) {
+  ASSERT_INVARIANT(by > 0);
   for (Duration* part : {&sum.compute, &sum.tensor, &sum.optimizer, &sum.bubble, &sum.pipeline,
                          &sum.data, &sum.slowest}) {
     *part = *part / by;

@@ -117,13 +117,31 @@ uint64_t ring_bytes(const FamilyOperation& operation, uint32_t ranks, size_t cha
   return static_cast<uint64_t>(std::llround(message.sent(ranks) / static_cast<double>(channels)));
 }
 
+Duration steps_time(const Config& config, const Topology& topology, const MessageWays::Way& way,
+                    const FamilyOperation& operation, uint32_t ranks) {
+  // NCCL's Simple protocol passes a message on in slices of a quarter of a MiB or more.
+  constexpr uint64_t kSlice = 256 * 1024;
+  if (operation.transfer == TrainingTransfer::kSend || ranks < 3) return Duration();
+  const bool twice = operation.transfer == TrainingTransfer::kAllReduce;
+  const int64_t steps = (twice ? 2 : 1) * (int64_t{ranks} - 1);
+  Routes routes = topology.routes(config.seed);
+  const auto path = routes.path(way.from, way.to, flow_hash(way.from, way.to, 0));
+  Duration latency;
+  for (const LinkId link : path) latency += topology.graph.link(link).latency;
+  const uint64_t message = operation.bytes / ranks;
+  if (message > kSlice) {
+    latency -= std::min(latency, topology.graph.link(path.front()).rate.time_for(message - kSlice));
+  }
+  return latency * (steps - 1);
+}
+
 Duration norm_time(const Config& config, const TrainingPlan& plan, const Parallel& parallel,
                    const Topology& topology) {
   const GpuPlace first = plan.places.place(0, 0, 0);
   const GpuPlace last = plan.places.place(parallel.pp - 1, parallel.dp - 1, parallel.tp - 1);
   if (first.node == last.node) {
-    return inside_time(config, TrainingTransfer::kSend, 4, 2) *
-           (int64_t{2} * std::bit_width(parallel.gpus() - 1));
+    const auto depth = static_cast<int64_t>(std::bit_width(parallel.gpus() - 1));
+    return inside_time(config, TrainingTransfer::kSend, 4, 2) * (2 * depth);
   }
   const VertexId a = nic_of(config, topology, first);
   const VertexId b = nic_of(config, topology, {last.node, first.gpu});
@@ -132,8 +150,8 @@ Duration norm_time(const Config& config, const TrainingPlan& plan, const Paralle
   for (const LinkId link : routes.path(a, b, flow_hash(a, b, 0))) {
     latency += topology.graph.link(link).latency;
   }
-  const uint32_t nodes = last.node + 1;
-  return latency * (int64_t{2} * std::bit_width(nodes - 1));
+  const auto depth = static_cast<int64_t>(std::bit_width(last.node));
+  return latency * (2 * depth);
 }
 
 }  // namespace understudy

@@ -44,6 +44,11 @@ MessageWays::Way pair_way(const Config& config, const TrainingPlan& plan, const 
 /// Bytes that each of ring_ways() carries of an operation.
 uint64_t ring_bytes(const FamilyOperation& operation, uint32_t ranks, size_t channels);
 
+/// Of an operation whose bytes go as one flow for all steps of its ring: what the steps take besides, each
+/// of a latency that the message before it does not cover.
+Duration steps_time(const Config& config, const Topology& topology, const MessageWays::Way& way,
+                    const FamilyOperation& operation, uint32_t ranks);
+
 /// What the norm takes, once all have entered: a tree over all nodes, up and down, at the latency
 /// between the first and the last one.
 Duration norm_time(const Config& config, const TrainingPlan& plan, const Parallel& parallel,

@@ -210,6 +210,9 @@ void JobBuilder::add_rates(const Topology& topology, std::vector<FlowSpec>& flow
       const size_t channels = family.kind == Kind::kData ? plan().places.together() : size_t{1};
       for (const FamilyOperation& operation : family.operations) {
         one.bytes.push_back(ring_bytes(operation, one.members, channels));
+        one.behind.push_back(
+            steps_time(config_, topology, one.ways.front(), operation,
+                       one.members / (family.kind == Kind::kData ? plan().places.together() : 1)));
       }
       job_->connections += static_cast<uint32_t>(one.ways.size());
       communicators.push_back(std::move(one));

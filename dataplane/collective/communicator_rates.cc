@@ -12,6 +12,7 @@ CommunicatorRates::CommunicatorRates(std::vector<RateCommunicator> communicators
     : first_(first), settings_(settings) {
   for (RateCommunicator& what : communicators) {
     ASSERT_INVARIANT(!what.ways.empty() && (!what.message || what.members == 2));
+    ASSERT_INVARIANT(what.behind.size() == what.bytes.size());
     State& state = states_.emplace_back();
     const Progress fresh{what.members, static_cast<uint32_t>(what.ways.size()), Time()};
     state.progress.assign(what.bytes.size(), fresh);
@@ -64,9 +65,10 @@ void CommunicatorRates::on_received(uint32_t flow, Time now) {
   const auto connections = static_cast<uint32_t>(state.what.ways.size());
   const uint32_t operation = (flow - state.first_flow) / connections;
   if (--state.progress[operation].to_come > 0) return;
+  const Time done = now + state.what.behind[operation];
   const auto communicator = first_ + static_cast<uint32_t>(&state - states_.data());
   for (uint32_t member = 0; member < state.what.members; ++member) {
-    listener_->done(communicator, operation, member, now);
+    listener_->done(communicator, operation, member, done);
   }
 }
 

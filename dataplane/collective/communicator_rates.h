@@ -20,6 +20,7 @@ struct RateCommunicator {
   bool message = false;                ///< from member 0 to member 1
   std::vector<MessageWays::Way> ways;  ///< of its connections
   std::vector<uint64_t> bytes;         ///< by operation: over each connection
+  std::vector<Duration> behind;  ///< by operation: until members are done, once all flows have come
 };
 
 class CommunicatorRates final : public FlowJob, public CommunicatorCarrier {

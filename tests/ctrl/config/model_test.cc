@@ -75,13 +75,18 @@ TEST(ConfigModel, TheReferenceShowsEveryKey) {
                           .sequence_parallel = true,
                           .recompute = Recompute::kSelective,
                           .zero = 1,
-                          .gradient_bytes = 4};
+                          .gradient_bytes = 4,
+                          .bucket = 40'000'000};
   EXPECT_EQ(result->training->parallel, expected);
+  EXPECT_EQ(result->training->iterations, 1U);
+  EXPECT_EQ(result->training->sender.traffic_class, 106);
+  EXPECT_EQ(result->training->slow, (std::vector<std::pair<NodeId, double>>{{3, 1.2}}));
   ASSERT_TRUE(result->training->gpu);
   EXPECT_EQ(result->training->gpu->flops, 312e12);
   EXPECT_EQ(result->training->gpu->memory, uint64_t{80} << 30);
   EXPECT_DOUBLE_EQ(result->training->gpu->memory_bandwidth, 2.039e12);
-  EXPECT_EQ(result->training->gpu->efficiency, 0.45);
+  EXPECT_EQ(result->training->gpu->efficiency, 0.6);
+  EXPECT_EQ(result->training->gpu->memory_efficiency, 0.75);
 }
 
 TEST(ConfigModel, AGpuOfItsOwn) {

@@ -234,6 +234,12 @@ const std::map<std::string_view, Example>& examples() {
       {"`[topology]`", [](Parts& p) { p.more = kTopology; }},
       {"`[topology] reconverge`: routes leave out links that are down",
        [](Parts& p) { p.more = std::string(kTopology) + "reconverge = \"1ms\"\n"; }},
+      {"`[model]`: iterations of a training job",
+       [](Parts& p) {
+         p.more =
+             "[model]\nlayers = 2\nhidden = 64\nheads = 2\nvocabulary = 128\nsequence = 16\n"
+             "[parallel]\npp = 2\ndp = 2\n[gpu]\npreset = \"a100\"\n";
+       }},
       {"several `[[port]]`s in one network",
        [](Parts& p) {
          several(p);
