@@ -119,9 +119,9 @@ uint64_t ring_bytes(const FamilyOperation& operation, uint32_t ranks, size_t cha
 
 Duration steps_time(const Config& config, const Topology& topology, const MessageWays::Way& way,
                     const FamilyOperation& operation, uint32_t ranks) {
-  // NCCL's Simple protocol passes a message on in slices of a quarter of a MiB or more.
-  constexpr uint64_t kSlice = 256 * 1024;
-  if (operation.transfer == TrainingTransfer::kSend || ranks < 3) return Duration();
+  // NCCL's Simple protocol passes a message on in slices: two of a small one, of at most a quarter of a MiB.
+  constexpr uint64_t kSlice = uint64_t{256} * 1024;
+  if (operation.transfer == TrainingTransfer::kSend || ranks < 2) return Duration();
   const bool twice = operation.transfer == TrainingTransfer::kAllReduce;
   const int64_t steps = (twice ? 2 : 1) * (int64_t{ranks} - 1);
   Routes routes = topology.routes(config.seed);
@@ -129,10 +129,10 @@ Duration steps_time(const Config& config, const Topology& topology, const Messag
   Duration latency;
   for (const LinkId link : path) latency += topology.graph.link(link).latency;
   const uint64_t message = operation.bytes / ranks;
-  if (message > kSlice) {
-    latency -= std::min(latency, topology.graph.link(path.front()).rate.time_for(message - kSlice));
-  }
-  return latency * (steps - 1);
+  const uint64_t behind = message - std::min(kSlice, message / 2);
+  const Duration covered = topology.graph.link(path.front()).rate.time_for(behind);
+  // The first messages wait for their credits.
+  return latency + (latency - std::min(latency, covered)) * (steps - 1);
 }
 
 Duration norm_time(const Config& config, const TrainingPlan& plan, const Parallel& parallel,

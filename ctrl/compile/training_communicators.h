@@ -44,8 +44,8 @@ MessageWays::Way pair_way(const Config& config, const TrainingPlan& plan, const 
 /// Bytes that each of ring_ways() carries of an operation.
 uint64_t ring_bytes(const FamilyOperation& operation, uint32_t ranks, size_t channels);
 
-/// Of an operation whose bytes go as one flow for all steps of its ring: what the steps take besides, each
-/// of a latency that the message before it does not cover.
+/// Of an operation whose bytes go as one flow for all steps of its ring: what it takes besides. First messages
+/// wait for credits, and each step for a latency that the slices behind the first one do not cover.
 Duration steps_time(const Config& config, const Topology& topology, const MessageWays::Way& way,
                     const FamilyOperation& operation, uint32_t ranks);
 
