@@ -112,8 +112,8 @@ MessageWays::Way pair_way(const Config& config, const TrainingPlan& plan, const 
 }
 
 uint64_t ring_bytes(const FamilyOperation& operation, uint32_t ranks, size_t channels) {
-  const TrainingMessage message{.transfer = operation.transfer,
-                                .bytes = static_cast<double>(operation.bytes)};
+  const TrainingMessage message{
+      .transfer = operation.transfer, .what = {}, .bytes = static_cast<double>(operation.bytes)};
   return static_cast<uint64_t>(std::llround(message.sent(ranks) / static_cast<double>(channels)));
 }
 

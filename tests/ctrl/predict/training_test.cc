@@ -110,6 +110,7 @@ TEST(Training, NicsSendWhatTheOperationsHave) {
     for (const TrainingFamily& family : plan->graph.families) {
       for (const FamilyOperation& operation : family.operations) {
         const TrainingMessage message{.transfer = operation.transfer,
+                                      .what = {},
                                       .bytes = static_cast<double>(operation.bytes)};
         const uint32_t together = plan->places.together();
         if (family.kind == TrainingFamily::Kind::kData && parallel.dp > together) {
