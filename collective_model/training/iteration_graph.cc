@@ -349,11 +349,9 @@ class GraphBuilder {
 
   void finish(uint32_t iterations) {
     ASSERT_INVARIANT(out_.ends.size() == iterations);
-    uint32_t first = 0;
     for (size_t f = 0; f < out_.families.size(); ++f) {
       const TrainingFamily& family = out_.families[f];
       CommunicatorFamily made;
-      made.first = first;
       const bool pairs = family.kind == Family::kMessages || family.kind == Family::kEnds;
       made.layout =
           pairs ? CommunicatorFamily::Layout::kPairs : CommunicatorFamily::Layout::kAcross;
@@ -368,7 +366,6 @@ class GraphBuilder {
       for (const auto& role : made.operations) {
         ASSERT_INVARIANT(role.size() == family.operations.size());
       }
-      first += made.width * (pairs ? parallel_.dp : 1);
       out_.communicators.push_back(std::move(made));
     }
     ASSERT_INVARIANT(out_.workload.cycle().empty());

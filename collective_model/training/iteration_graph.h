@@ -77,7 +77,7 @@ struct NodeMark {
 struct IterationGraph {
   Workload workload;
   std::vector<TrainingFamily> families;
-  /// The same as the workload's executor takes them; communicators are numbered family by family.
+  /// The same as the workload's communicators take them; whoever carries them out numbers them.
   std::vector<CommunicatorFamily> communicators;
   std::vector<NodeMark> marks;  ///< by node
   /// By node of the workload: those that it waits for.

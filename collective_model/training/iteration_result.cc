@@ -81,7 +81,7 @@ class StageWalk {
       case TrainingFamily::Kind::kEnds: {
         // Until it could enter it waited for others of its own, until all had for the slowest.
         const Time own = std::max(before, done_.executor().ready(last, replica));
-        const Time all = std::clamp(entered(last), own, from);
+        const Time all = std::clamp(entered(last, replica), own, from);
         if (own > before) add_wait(parts, last, replica, before, own);
         parts.slowest += all - own;
         parts.data += from - all;
@@ -90,13 +90,22 @@ class StageWalk {
     }
   }
 
-  /// By the last member of the operation.
-  Time entered(uint32_t node) const {
-    const auto [it, fresh] = entered_.try_emplace(node);
-    if (!fresh) return it->second;
+  /// By the last member of the operation, which in pairs are those of one replica.
+  Time entered(uint32_t node, uint32_t replica) const {
     const uint32_t own = workload_.nodes()[node].operation;
     const CommunicatorFamily& family = done_.families()[done_.family_of(stage_, own)];
     const size_t number = number_of(family, own);
+    if (family.layout == CommunicatorFamily::Layout::kPairs) {
+      Time last;
+      for (size_t role = 0; role < family.groups.size(); ++role) {
+        const uint32_t theirs =
+            workload_.operations(family.groups[role])[family.operations[role][number]];
+        last = std::max(last, done_.executor().ready(theirs, replica));
+      }
+      return last;
+    }
+    const auto [it, fresh] = entered_.try_emplace(node);
+    if (!fresh) return it->second;
     for (size_t role = 0; role < family.groups.size(); ++role) {
       const uint32_t group = family.groups[role];
       const uint32_t theirs = workload_.operations(group)[family.operations[role][number]];

@@ -79,11 +79,6 @@ JobConfig replicas_job(const Config& config, const TrainingPlan& plan, uint32_t 
   return job;
 }
 
-uint32_t number_in_family(const TrainingFamily& family, const Parallel& parallel, uint32_t replica,
-                          uint32_t tensor) {
-  return family.kind == TrainingFamily::Kind::kData ? tensor : replica * parallel.tp + tensor;
-}
-
 VertexId nic_of(const Config& config, const Topology& topology, const GpuPlace& gpu) {
   return topology.nics[gpu.node][nic_number(config, gpu)];
 }

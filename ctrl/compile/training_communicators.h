@@ -26,11 +26,6 @@ Collective collective_of(TrainingTransfer transfer);
 JobConfig replicas_job(const Config& config, const TrainingPlan& plan, uint32_t stage,
                        uint32_t tensor, Collective collective, std::vector<uint64_t> sizes);
 
-/// Number of a communicator of the family, from 0, that tensor rank `tensor` takes part in; pairs: of
-/// that replica.
-uint32_t number_in_family(const TrainingFamily& family, const Parallel& parallel, uint32_t replica,
-                          uint32_t tensor);
-
 /// NIC of a GPU.
 VertexId nic_of(const Config& config, const Topology& topology, const GpuPlace& gpu);
 

@@ -196,6 +196,7 @@ void JobBuilder::add_rates(const Topology& topology, std::vector<FlowSpec>& flow
   for (const uint32_t f : on_network_) {
     const TrainingFamily& family = families()[f];
     const uint32_t count = families_[f].width * rounds(family);
+    std::vector<Duration> behind;  // of the first one, and alike for all
     for (uint32_t i = 0; i < count; ++i) {
       RateCommunicator one;
       one.members = members(family);
@@ -210,10 +211,11 @@ void JobBuilder::add_rates(const Topology& topology, std::vector<FlowSpec>& flow
       const size_t channels = family.kind == Kind::kData ? plan().places.together() : size_t{1};
       for (const FamilyOperation& operation : family.operations) {
         one.bytes.push_back(ring_bytes(operation, one.members, channels));
-        one.behind.push_back(
-            steps_time(config_, topology, one.ways.front(), operation,
-                       one.members / (family.kind == Kind::kData ? plan().places.together() : 1)));
+        if (i > 0) continue;
+        behind.push_back(steps_time(config_, topology, one.ways.front(), operation,
+                                    one.members / static_cast<uint32_t>(channels)));
       }
+      one.behind = behind;
       job_->connections += static_cast<uint32_t>(one.ways.size());
       communicators.push_back(std::move(one));
     }

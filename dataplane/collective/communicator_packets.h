@@ -50,7 +50,6 @@ class CommunicatorPackets final : public FlowJob,
   }
   /// Before the traffic starts, and before attach().
   void attach_messages(FlowTraffic& traffic) { inner_->attach(traffic, false); }
-  const InnerCounters& counters() const { return inner_->counters(); }
   size_t connections() const { return connections_.size(); }
 
   // CommunicatorCarrier

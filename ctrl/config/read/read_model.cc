@@ -198,6 +198,14 @@ void read_model(TableReader& root, ReadContext& context) {
   static const TomlNode kEmpty{};
   TableReader division(parallel != nullptr ? *parallel : kEmpty, "parallel", context.errors);
   read_division(division, training.parallel);
+  if (training.parallel.zero == 3) {
+    for (const char* key : {"bucket", "overlap_gradients", "overlap_weights"}) {
+      const TomlNode* value = division.any(key);
+      if (value == nullptr) continue;
+      division.error(value->line, key, value->describe(),
+                     "with zero = 3 weights and gradients go layer by layer, beside the computing");
+    }
+  }
   read_integer(division, "iterations", 1, kMostIterations, training.iterations);
   read_sender(division, context, training.sender);
   std::vector<NodeId> all(context.config.nodes.size());

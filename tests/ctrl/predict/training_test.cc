@@ -193,6 +193,8 @@ TEST(Training, WhatCannotBeIsSaid) {
   expect({"dp = 2", "slow = { n3 = 2 }"}, "gpu.slow: node \"n3\" has no part in the job");
   expect({"dp = 2", "slow = { n0 = 0 }"}, "how many times as long");
   expect({"dp = 4\niterations = 0", ""}, "parallel.iterations: found 0");
+  expect({"dp = 4\nzero = 3\noverlap_gradients = false", ""},
+         "job.toml:11: parallel.overlap_gradients: found false: with zero = 3");
   Job real{"tp = 4\ndp = 2", ""};
   real.more = "[[node]]\nname = \"r\"\nreal = true\nlink = { rate = \"100Gbit/s\" }\n";
   EXPECT_NE(refused(real), "it ran");
