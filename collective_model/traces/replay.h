@@ -6,8 +6,7 @@
 // the free ones are visited in the order of their ids, and each begins if its slot is empty.
 //
 // What a node takes, with ASTRA-sim's files (tags and commits of TraceRules):
-//   compute      what was recorded; with `roofline` operations / min(memory bandwidth * operations /
-//                bytes, peak) (astra-sim/workload/Workload.cc, system/Roofline.cc)
+//   compute      trace_computing.h
 //   collective   ring_times.h, for all-reduce, all-gather, reduce-scatter, all-to-all; a broadcast
 //                what was recorded
 //   send         until it arrives; a receive until a send with the same tag, ends and bytes has
@@ -16,6 +15,7 @@
 
 #include <vector>
 
+#include "collective_model/traces/trace_executor.h"
 #include "collective_model/traces/trace_network.h"
 #include "collective_model/traces/trace_system.h"
 #include "dataplane/base/units.h"
@@ -27,11 +27,6 @@ struct ReplaySettings {
   TraceNetwork network;
   TraceSystem system;
   TraceMemory memory;
-};
-
-struct TraceNodeTimes {
-  Time begin, end;
-  bool skipped = false;  ///< it had nothing to do
 };
 
 struct RankReplay {

@@ -1,6 +1,9 @@
 #include "collective_model/traces/trace_graph.h"
 
 #include <algorithm>
+#include <functional>
+#include <queue>
+#include <unordered_map>
 #include <utility>
 
 #include "dataplane/base/try.h"
@@ -142,14 +145,11 @@ Result<TraceGraph> TraceGraph::make(std::vector<TraceNodeParents> nodes) {
   return graph;
 }
 
-Result<TraceOrder> order_trace(const TraceGraph& graph, TraceRules rules) {
-  const bool with_control = rules == TraceRules::kFeeder3;
-  for (const DanglingParent& dangling : graph.dangling()) {
-    if (dangling.control && !with_control) continue;
-    return fail(title_of(graph.nodes()[dangling.node]) + " waits for node " +
-                std::to_string(dangling.parent_id) + ", which is not there" +
-                (dangling.control ? " (a control dependency)" : ""));
-  }
+namespace {
+
+/// Children and numbers of parents. `before`: of each node one more parent, or kNone; or empty.
+TraceOrder make_order(const TraceGraph& graph, bool with_control,
+                      const std::vector<uint32_t>& before) {
   const auto count = static_cast<uint32_t>(graph.nodes().size());
   TraceOrder order;
   order.parents.resize(count);
@@ -165,6 +165,7 @@ Result<TraceOrder> order_trace(const TraceGraph& graph, TraceRules rules) {
     append(graph.data());
     if (!with_control) return;
     append(graph.control());
+    if (!before.empty() && before[node] != kNone) parents.push_back(before[node]);
     std::sort(parents.begin(), parents.end());
     parents.erase(std::unique(parents.begin(), parents.end()), parents.end());
   };
@@ -180,16 +181,84 @@ Result<TraceOrder> order_trace(const TraceGraph& graph, TraceRules rules) {
     parents_of(node);
     for (const uint32_t parent : parents) order.children[next[parent]++] = node;
   }
-  std::vector<uint32_t> left = order.parents, free;
+  return order;
+}
+
+/// All nodes, each behind its parents, and of those that could come next the one with the least id. An
+/// error names a cycle.
+Result<std::vector<uint32_t>> sequence(const TraceGraph& graph, const TraceOrder& order) {
+  const auto count = static_cast<uint32_t>(graph.nodes().size());
+  std::vector<uint32_t> left = order.parents, all;
+  std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> free;
   for (uint32_t node = 0; node < count; ++node) {
-    if (left[node] == 0) free.push_back(node);
+    if (left[node] == 0) free.push(node);
   }
-  for (uint32_t i = 0; i < free.size(); ++i) {
-    for (uint32_t e = order.first[free[i]]; e < order.first[free[i] + 1]; ++e) {
-      if (--left[order.children[e]] == 0) free.push_back(order.children[e]);
+  while (!free.empty()) {
+    const uint32_t node = free.top();
+    free.pop();
+    all.push_back(node);
+    for (uint32_t e = order.first[node]; e < order.first[node + 1]; ++e) {
+      if (--left[order.children[e]] == 0) free.push(order.children[e]);
     }
   }
-  if (free.size() < count) return fail(cycle_text(graph, order, left));
+  if (all.size() < count) return fail(cycle_text(graph, order, left));
+  return all;
+}
+
+/// What carries a node out after the one before it, by kStreams.
+std::string stream_of(const TraceNode& node) {
+  // Communication on the CPU is a call, not the operation.
+  if (node.on_cpu) return "cpu";
+  switch (node.kind) {
+    case TraceNodeKind::kCollective: {
+      std::string name = "group " + (node.group.empty() ? "0" : node.group);
+      for (const bool takes_part : node.dimensions) name += takes_part ? " 1" : " 0";
+      return name;
+    }
+    case TraceNodeKind::kSend:
+      return "to " + std::to_string(node.destination.value_or(0));
+    case TraceNodeKind::kReceive:
+      return "from " + std::to_string(node.source.value_or(0));
+    case TraceNodeKind::kMemoryLoad:
+    case TraceNodeKind::kMemoryStore:
+      return "memory";
+    case TraceNodeKind::kMetadata:
+    case TraceNodeKind::kCompute:
+      break;
+  }
+  return "gpu";
+}
+
+/// Of each node the one before it in its stream, or kNone.
+std::vector<uint32_t> before_in_stream(const TraceGraph& graph,
+                                       const std::vector<uint32_t>& sequence) {
+  std::vector<uint32_t> before(graph.nodes().size(), kNone);
+  std::unordered_map<std::string, uint32_t> last;
+  for (const uint32_t node : sequence) {
+    if (graph.nodes()[node].kind == TraceNodeKind::kMetadata) continue;
+    const auto [it, fresh] = last.try_emplace(stream_of(graph.nodes()[node]), node);
+    if (fresh) continue;
+    before[node] = it->second;
+    it->second = node;
+  }
+  return before;
+}
+
+}  // namespace
+
+Result<TraceOrder> order_trace(const TraceGraph& graph, TraceRules rules) {
+  for (const DanglingParent& dangling : graph.dangling()) {
+    if (dangling.control && rules != TraceRules::kFeeder3) continue;
+    return fail(title_of(graph.nodes()[dangling.node]) + " waits for node " +
+                std::to_string(dangling.parent_id) + ", which is not there" +
+                (dangling.control ? " (a control dependency)" : ""));
+  }
+  TraceOrder order = make_order(graph, rules != TraceRules::kFeeder1, {});
+  const std::vector<uint32_t> all = TRY(sequence(graph, order));
+  if (rules == TraceRules::kStreams) {
+    order = make_order(graph, true, before_in_stream(graph, all));
+    order.sequence = all;
+  }
   return order;
 }
 

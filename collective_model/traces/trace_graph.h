@@ -102,10 +102,14 @@ class TraceGraph {
 /// "node 7 (aten::mm)".
 std::string title_of(const TraceNode& node);
 
-/// How nodes wait and which take no time: the rules of two versions of ASTRA-sim.
+/// How nodes wait and which take no time: the rules of two versions of ASTRA-sim, and those of
+/// frameworks on GPUs.
 enum class TraceRules : uint8_t {
   kFeeder1,  ///< tag tutorial-micro2024 with mlcommons/chakra 214f2c5: data dependencies only
   kFeeder3,  ///< 7e526fb with astra-sim/chakra f37c2bb: data and control dependencies
+  /// Data and control dependencies; and one after another, by ids where dependencies leave it open,
+  /// what the CPU, the GPU's computing, a communicator, or a direction between two ranks carries out.
+  kStreams,
 };
 
 /// What waits for what by given rules.
@@ -113,10 +117,12 @@ struct TraceOrder {
   std::vector<uint32_t> parents;  ///< by node: how many it waits for
   std::vector<uint32_t> first;    ///< by node, and one more: where its children begin
   std::vector<uint32_t> children;
+  /// kStreams: all nodes, each behind its parents, by their ids where these leave it open.
+  std::vector<uint32_t> sequence = {};
 };
 
-/// Linear in nodes and edges. An error names a node with a parent that the graph has not, or the
-/// nodes of a cycle.
+/// n log n in nodes, linear in edges. An error names a node with a parent that the graph has not, or the
+/// nodes of a cycle. kStreams leaves out control dependencies on nodes that are not there.
 Result<TraceOrder> order_trace(const TraceGraph& graph, TraceRules rules);
 
 }  // namespace understudy

@@ -1,9 +1,9 @@
 #include "collective_model/traces/trace_rings.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
+#include "collective_model/traces/trace_matching.h"
 #include "dataplane/base/try.h"
 
 namespace understudy {
@@ -22,31 +22,8 @@ Key dimension_key(const std::vector<size_t>& dimensions, uint32_t first) {
 
 }  // namespace
 
-Result<std::optional<uint32_t>> TraceRings::group_of(uint32_t rank, const TraceNode& node) const {
-  if (rules_ == TraceRules::kFeeder1) {
-    // The last group that has the rank, in the order of its file's parser: by the numbers' digits.
-    std::optional<uint32_t> last;
-    for (const auto& [number, ranks] : job_.groups) {
-      if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) continue;
-      if (!last || std::to_string(*last) < std::to_string(number)) last = number;
-    }
-    return last;
-  }
-  if (node.group.empty() || node.group == "0") return std::optional<uint32_t>();
-  uint32_t number = 0;
-  const char* end = node.group.data() + node.group.size();
-  const auto [at, error] = std::from_chars(node.group.data(), end, number);
-  if (error != std::errc() || at != end) {
-    return fail("its group '" + node.group + "' is not a number");
-  }
-  if (!job_.groups.contains(number)) {
-    return fail("its group " + node.group + " is in no file of groups");
-  }
-  return std::optional<uint32_t>(number);
-}
-
 Result<uint32_t> TraceRings::ring_of(uint32_t rank, const TraceNode& node) {
-  const std::optional<uint32_t> group = TRY(group_of(rank, node));
+  const std::optional<uint32_t> group = TRY(group_of(job_, rules_, rank, node));
   if (group) return group_ring(rank, *group, node);
   const size_t count = network_.dimensions().size();
   if (!node.dimensions.empty() && node.dimensions.size() < count) {

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -55,7 +54,6 @@ class TraceRings {
   std::vector<int64_t> ways(uint64_t message_bytes, const TraceRing& ring) const;
 
  private:
-  Result<std::optional<uint32_t>> group_of(uint32_t rank, const TraceNode& node) const;
   Result<uint32_t> group_ring(uint32_t rank, uint32_t group, const TraceNode& node);
   Result<uint32_t> dimension_ring(uint32_t rank, const std::vector<size_t>& dimensions,
                                   const TraceNode& node);

@@ -49,6 +49,9 @@ struct TraceJob {
   uint64_t id_step = 0;
   /// Ranks of communicators by their numbers, each in the order of its ring.
   std::map<uint32_t, std::vector<uint32_t>> groups;
+  /// Ranks of each dimension that nodes' `dimensions` name, beside a network that has none of its own:
+  /// rank d0 + D0 (d1 + D1 ...).
+  std::vector<uint32_t> dimensions = {};
 };
 
 }  // namespace understudy

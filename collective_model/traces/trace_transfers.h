@@ -3,46 +3,49 @@
 #pragma once
 
 #include <cmath>
+#include <cstdint>
 #include <deque>
+#include <optional>
+#include <utility>
 #include <vector>
 
-#include "collective_model/traces/trace_events.h"
 #include "collective_model/traces/trace_system.h"
 
 namespace understudy {
 
 class TraceTransfers {
  public:
-  /// Both outlive this.
-  TraceTransfers(const TraceMemory& memory, TraceEvents& events)
-      : memory_(memory), events_(events) {}
-
-  void begin(int64_t now, uint32_t rank, uint32_t index, uint64_t bytes) {
-    const Transfer transfer{rank, index, bytes};
-    if (memory_.kind == TraceMemory::Kind::kPerRank) return start(now, transfer);
-    Queue& queue = queue_of(rank);
-    if (queue.busy) {
-      queue.waiting.push_back(transfer);
-      return;
-    }
-    queue.busy = true;
-    start(now, transfer);
-  }
-  /// After an event of kTransferEnds, when the rank has been told.
-  void ended(int64_t now, uint32_t rank) {
-    if (memory_.kind == TraceMemory::Kind::kPerRank) return;
-    Queue& queue = queue_of(rank);
-    queue.busy = !queue.waiting.empty();
-    if (!queue.busy) return;
-    start(now, queue.waiting.front());
-    queue.waiting.pop_front();
-  }
-
- private:
   struct Transfer {
     uint32_t rank, index;
     uint64_t bytes;
   };
+  /// It outlives this.
+  explicit TraceTransfers(const TraceMemory& memory) : memory_(memory) {}
+
+  /// A rank's node asks for one. Whether it begins now; else ended() gives it later.
+  bool begins(const Transfer& transfer) {
+    if (memory_.kind == TraceMemory::Kind::kPerRank) return true;
+    Queue& queue = queue_of(transfer.rank);
+    if (queue.busy) queue.waiting.push_back(transfer);
+    return !std::exchange(queue.busy, true);
+  }
+  /// Of the rank one has ended: the transfer that begins now.
+  std::optional<Transfer> ended(uint32_t rank) {
+    if (memory_.kind == TraceMemory::Kind::kPerRank) return std::nullopt;
+    Queue& queue = queue_of(rank);
+    queue.busy = !queue.waiting.empty();
+    if (!queue.busy) return std::nullopt;
+    const Transfer next = queue.waiting.front();
+    queue.waiting.pop_front();
+    return next;
+  }
+  /// In ns, from when it begins.
+  int64_t takes(const Transfer& transfer) const {
+    const double moved = std::floor(static_cast<double>(transfer.bytes) / memory_.bytes_per_ns);
+    return memory_.latency_ns + static_cast<int64_t>(moved);
+  }
+
+ private:
   struct Queue {
     bool busy = false;
     std::deque<Transfer> waiting;
@@ -54,14 +57,8 @@ class TraceTransfers {
     if (queues_.size() <= number) queues_.resize(number + 1);
     return queues_[number];
   }
-  void start(int64_t now, const Transfer& transfer) {
-    const double moved = std::floor(static_cast<double>(transfer.bytes) / memory_.bytes_per_ns);
-    events_.add(now + memory_.latency_ns + static_cast<int64_t>(moved), now,
-                TraceEvent::Kind::kTransferEnds, transfer.rank, transfer.index);
-  }
 
   const TraceMemory& memory_;
-  TraceEvents& events_;
   std::vector<Queue> queues_;
 };
 

@@ -25,6 +25,13 @@ class CommunicatorCarrier {
   virtual void enter(uint32_t communicator, uint32_t operation, uint32_t member, Time at) = 0;
 };
 
+/// One that learns which operations there are as they begin.
+class OperationCarrier : public CommunicatorCarrier {
+ public:
+  /// The communicator's next operation is of this shape; gives its number.
+  virtual uint32_t append(uint32_t communicator, uint32_t shape) = 0;
+};
+
 /// Hears of members that have done their part in an operation.
 class CommunicatorListener {
  public:

@@ -51,6 +51,7 @@ void add_check(CLI::App& app, int& status) {
       std::printf("and a training job on %llu GPUs\n",
                   static_cast<unsigned long long>(config->training->parallel.gpus()));
     }
+    if (config->workload) std::printf("and a [workload] of traces\n");
     if (!simulated && predicted) {
       std::printf("for predict only: simulate says: %s\n", simulated.error().text.c_str());
     } else if (network_alone && !refused.empty()) {

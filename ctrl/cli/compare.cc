@@ -37,8 +37,8 @@ int run_compare(const CompareArguments& arguments) {
       arguments.real ? load_or_complain(arguments.config) : load_with_model(arguments.config);
   if (!config) return kExitBadInput;
   if (arguments.real) return run_compare_real(*config, arguments);
-  if (config->jobs.empty() && config->traffic.empty() && !config->training) {
-    std::fprintf(stderr, "%s: there is no [[job]], [[traffic]] or [model] to compare\n",
+  if (config->jobs.empty() && config->traffic.empty() && !config->training && !config->workload) {
+    std::fprintf(stderr, "%s: there is no [[job]], [[traffic]], [model] or [workload] to compare\n",
                  config->path.c_str());
     return kExitBadInput;
   }

@@ -5,7 +5,9 @@
 
 #include "ctrl/cli/commands.h"
 #include "ctrl/predict/prediction.h"
+#include "ctrl/predict/trace_prediction.h"
 #include "ctrl/predict/training_prediction.h"
+#include "ctrl/report/trace_table.h"
 #include "ctrl/report/training_table.h"
 
 namespace understudy {
@@ -34,17 +36,38 @@ int run_training(const Config& config, const PredictArguments& arguments) {
   return strict_status(validity, arguments.strict, kExitOk);
 }
 
+int run_traces(const Config& config, const PredictArguments& arguments) {
+  const auto topology = build_topology(config);
+  if (!topology) {
+    std::fputs(describe(topology.error()).c_str(), stderr);
+    return kExitBadInput;
+  }
+  const auto prediction = predict_traces(config, *topology);
+  if (!prediction) {
+    std::fprintf(stderr, "%s\n", prediction.error().text.c_str());
+    return kExitBadInput;
+  }
+  const std::vector<ValidityLine> validity = trace_validity(config, *topology, *prediction);
+  const std::string text = arguments.json
+                               ? trace_prediction_json(config, prediction->report, validity)
+                               : trace_table(prediction->report) + validity_text(validity);
+  std::fputs(text.c_str(), stdout);
+  return strict_status(validity, arguments.strict, kExitOk);
+}
+
 int run_predict(const PredictArguments& arguments) {
   const auto config = load_with_model(arguments.config);
   if (!config || !lists_operations(*config, "predict")) return kExitBadInput;
-  if (config->training) {
+  if (config->training || config->workload) {
     if (arguments.json && !config->jobs.empty()) {
-      std::fprintf(stderr,
-                   "%s: --json is of a [model] or of [[job]]s: give each a file of its own\n",
-                   config->path.c_str());
+      std::fprintf(
+          stderr,
+          "%s: --json is of a [model], a [workload] or of [[job]]s: give each a file of its own\n",
+          config->path.c_str());
       return kExitBadInput;
     }
-    const int status = run_training(*config, arguments);
+    const int status =
+        config->workload ? run_traces(*config, arguments) : run_training(*config, arguments);
     if (status != kExitOk || config->jobs.empty()) return status;
   }
   if (config->jobs.empty()) {

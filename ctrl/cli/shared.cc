@@ -105,6 +105,14 @@ std::optional<Config> load_with_model(const std::string& path) {
 
 std::optional<Config> load_or_complain(const std::string& path) {
   auto config = load_with_model(path);
+  if (config && config->workload) {
+    std::fprintf(
+        stderr,
+        "%s:%u: workload: this command is not for traces; simulate carries them out, predict "
+        "estimates them, `understudy workload stats` says what they contain\n",
+        path.c_str(), config->workload->line);
+    return std::nullopt;
+  }
   if (!config || !config->training) return config;
   std::fprintf(
       stderr,

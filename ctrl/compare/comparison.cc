@@ -7,6 +7,7 @@
 #include "ctrl/compare/reasons.h"
 #include "ctrl/compile/scenario.h"
 #include "ctrl/config/kernel_nodes.h"
+#include "ctrl/predict/trace_prediction.h"
 #include "ctrl/predict/training_prediction.h"
 #include "ctrl/run/simulate.h"
 
@@ -28,6 +29,9 @@ struct Mean {
 
 /// The part that a training job's iterations are.
 constexpr const char* kModel = "model";
+
+/// The part that traces are.
+constexpr const char* kTraces = "traces";
 
 /// Means of the timed operations of a job, by their order of sizes.
 using MeansBySize = std::vector<std::pair<uint64_t, Mean>>;
@@ -56,6 +60,9 @@ std::map<std::string, MeansBySize> figures(const RunReport& report) {
     for (const IterationResult& iteration : report.traffic->training->iterations) {
       add(out[kModel], 0, iteration.took());
     }
+  }
+  if (report.traffic->traces) {
+    add(out[kTraces], 0, report.traffic->traces->finish() - Time::zero());
   }
   for (const TrafficGroupReport& group : report.traffic->groups) {
     if (group.ended > 0) add(out["traffic '" + group.name + "'"], group.bytes, group.took);
@@ -91,6 +98,7 @@ class Comparer {
  private:
   void add_predictions();
   void add_model();
+  void add_traces(const Topology& topology);
   void explain_model(ComparedRow& row) const;
   void add_run(Speed speed, FabricFidelity fidelity, bool asked);
   ComparedRow& row(const std::string& part, uint64_t bytes);
@@ -126,17 +134,34 @@ void Comparer::add_model() {
     }
     own = std::move(*built);
   }
-  const auto prediction = predict_training(config_, topology_ == nullptr ? *own : *topology_);
+  const Topology& topology = topology_ == nullptr ? *own : *topology_;
+  if (config_.workload) add_traces(topology);
+  if (!config_.training) return;
+  const auto prediction = predict_training(config_, topology);
   if (!prediction) {
     refused(Speed::kClosedForm) = prediction.error().text;
     return;
   }
-  add_validity(out_.validity, training_validity(config_, topology_ == nullptr ? *own : *topology_));
+  add_validity(out_.validity, training_validity(config_, topology));
   Mean mean;
   for (const IterationResult& iteration : prediction->iterations) mean.add(iteration.took());
   ComparedRow& compared = row(kModel, 0);
   compared.way = "iterations, " + std::to_string(prediction->gpus) + " GPUs";
   compared.predict = compared.time[static_cast<size_t>(Speed::kClosedForm)] = mean.value();
+}
+
+void Comparer::add_traces(const Topology& topology) {
+  const auto prediction = predict_traces(config_, topology);
+  if (!prediction) {
+    refused(Speed::kClosedForm) = prediction.error().text;
+    return;
+  }
+  add_validity(out_.validity, trace_validity(config_, topology, *prediction));
+  ComparedRow& compared = row(kTraces, 0);
+  compared.way =
+      "until all of " + std::to_string(prediction->report.ranks.size()) + " ranks have finished";
+  compared.predict = compared.time[static_cast<size_t>(Speed::kClosedForm)] =
+      (prediction->report.finish() - Time::zero()).microseconds();
 }
 
 void Comparer::explain_model(ComparedRow& row) const {
@@ -147,8 +172,10 @@ void Comparer::explain_model(ComparedRow& row) const {
   }
   if (closed) {
     row.reasons.emplace_back(
-        "in closed forms operations of different stages, and gradients beside messages between "
-        "stages, do not take each other's bandwidth");
+        config_.workload
+            ? "in closed forms only communicators with the same operations share the network"
+            : "in closed forms operations of different stages, and gradients beside messages "
+              "between stages, do not take each other's bandwidth");
   }
   if (row.differs(Speed::kFlow, Speed::kPackets)) {
     row.reasons.emplace_back(
@@ -158,8 +185,9 @@ void Comparer::explain_model(ComparedRow& row) const {
 }
 
 void Comparer::add_predictions() {
-  if (config_.training) add_model();
-  if (config_.training && config_.jobs.empty()) return;
+  const bool workload = config_.training || config_.workload;
+  if (workload) add_model();
+  if (workload && config_.jobs.empty()) return;
   if (config_.jobs.empty()) {
     refused(Speed::kClosedForm) = "there is no [[job]], and [[traffic]] has no closed form";
     return;
@@ -213,7 +241,7 @@ Result<Comparison> Comparer::compare() {
   const Reasons reasons(config_, reports_[static_cast<size_t>(Speed::kPackets)]);
   for (ComparedPart& part : out_.parts) {
     for (ComparedRow& row : part.rows) {
-      part.name == kModel ? explain_model(row) : reasons.explain(row);
+      part.name == kModel || part.name == kTraces ? explain_model(row) : reasons.explain(row);
     }
   }
   for (const auto& report : reports_) {

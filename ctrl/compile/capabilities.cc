@@ -42,6 +42,8 @@ constexpr Cell kNoGuess =
 constexpr Cell kNoModel =
     no("its iterations are carried out by emulated nodes alone: simulate without real = true and "
        "[[port]]");
+constexpr Cell kNoTraces =
+    no("traces are carried out by emulated nodes alone: simulate without real = true and [[port]]");
 constexpr Cell kPaced =
     no("no meaning with [topology], [queues], [[traffic]] or job.inner = "
        "\"packets\": their links are paced");
@@ -137,6 +139,7 @@ constexpr Capability kTable[] = {
      find_reconverge,
      {kYes, kYes, kYes, kYes}},
     {"`[model]`: iterations of a training job", find_model, {kNoModel, kNoModel, kYes, kNoModel}},
+    {"`[workload]`: execution traces", find_workload, {kNoTraces, kNoTraces, kYes, kNoTraces}},
     {"several `[[port]]`s in one network", find_several_ports, {kYes, kYes, kAbsent, kYes}},
     {"`[[traffic]]` packet by packet", find_traffic_packets, {kYes, kYes, kYes, kYes}},
     {"`[[traffic]]` by Poisson arrivals; `slowdown` of flows",

@@ -304,6 +304,11 @@ Found find_model(const Asked& asked, RealSide) {
   return Place{asked.config.training->line, "model", "a training job"};
 }
 
+Found find_workload(const Asked& asked, RealSide) {
+  if (!asked.config.workload) return std::nullopt;
+  return Place{asked.config.workload->line, "workload", "traces"};
+}
+
 Found find_reconverge(const Asked& asked, RealSide) {
   const auto& topology = asked.config.topology;
   if (!topology || !topology->reconverge) return std::nullopt;

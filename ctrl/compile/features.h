@@ -69,6 +69,7 @@ Found find_both_kinds_alone(const Asked& asked, RealSide side);
 Found find_topology(const Asked& asked, RealSide side);
 Found find_reconverge(const Asked& asked, RealSide side);
 Found find_model(const Asked& asked, RealSide side);
+Found find_workload(const Asked& asked, RealSide side);
 Found find_several_ports(const Asked& asked, RealSide side);
 Found find_traffic_packets(const Asked& asked, RealSide side);
 Found find_traffic_rates(const Asked& asked, RealSide side);

@@ -49,7 +49,7 @@ Result<void> check_events(const Scenario& scenario) {
 Result<void> check_routing(const Scenario& scenario) {
   const Config& config = scenario.config;
   const bool flows =
-      !config.traffic.empty() || scenario.training != nullptr ||
+      !config.traffic.empty() || scenario.training != nullptr || scenario.traces != nullptr ||
       std::ranges::any_of(scenario.jobs, [](const auto& job) { return job.emulated; });
   const bool sprayed =
       scenario.topology != nullptr && scenario.topology->choice == RouteChoice::kSpray;
@@ -190,8 +190,9 @@ std::string nothing_to_run(const Config& config, RunClock clock) {
     return config.path + ": run needs at least one [[port]]";
   }
   if (clock == RunClock::kVirtual && config.jobs.empty() && config.traffic.empty() &&
-      !config.training && !has_kernels(config)) {
-    return config.path + ": simulate needs at least one [[job]], [[traffic]] or [model]";
+      !config.training && !config.workload && !has_kernels(config)) {
+    return config.path +
+           ": simulate needs at least one [[job]], [[traffic]], [model] or [workload]";
   }
   return {};
 }
@@ -202,6 +203,8 @@ Result<Scenario> compile_scenario(const Asked& asked, RunClock clock,
   const Config& config = asked.config;
   std::shared_ptr<const TrainingPlan> training;
   if (config.training) training = std::make_shared<const TrainingPlan>(TRY(plan_training(config)));
+  std::shared_ptr<const TracePlan> traces;
+  if (config.workload) traces = TRY(plan_traces(config));
   const bool is_virtual = clock == RunClock::kVirtual;
   const bool real = !is_virtual || real_sides(config, clock).front() != RealSide::kNone;
   Scenario scenario{.config = config,
@@ -209,7 +212,8 @@ Result<Scenario> compile_scenario(const Asked& asked, RunClock clock,
                     .real_side = real,
                     .ports = real ? config.ports.size() : 0,
                     .changes = {},
-                    .training = std::move(training)};
+                    .training = std::move(training),
+                    .traces = std::move(traces)};
   for (const EventConfig& event : config.events) {
     const bool held = event.drill && config.drills[*event.drill].after;
     (held ? scenario.held : scenario.changes).push_back(event);

@@ -9,6 +9,7 @@
 #include "ctrl/compile/capabilities.h"
 #include "ctrl/compile/collective.h"
 #include "ctrl/compile/shard_config.h"
+#include "ctrl/compile/traces/trace_plan.h"
 #include "ctrl/compile/training_plan.h"
 #include "ctrl/config/config.h"
 #include "ctrl/topology/topology.h"
@@ -46,6 +47,7 @@ struct Scenario {
   std::vector<EventConfig> held = {};  ///< those of drills that wait for a job's operations
   /// Of a [model]; null: there is none.
   std::shared_ptr<const TrainingPlan> training = nullptr;
+  std::shared_ptr<const TracePlan> traces = nullptr;  ///< of a [workload]
   /// What the jobs carry out, job j as group j. Empty in real time, where real nodes' programs say
   /// when ranks enter.
   Workload workload = {};

@@ -8,15 +8,10 @@
 #include "dataplane/base/assert.h"
 
 namespace understudy {
-namespace {
-
-/// Of GPU `gpu` of a node, by its number there.
 uint32_t nic_number(const Config& config, const GpuPlace& at) {
   const NodeConfig& node = config.nodes[at.node];
   return static_cast<uint32_t>(at.gpu * node.nics.size() / node.gpus);
 }
-
-}  // namespace
 
 bool crosses_network(const TrainingPlan& plan, const Parallel& parallel,
                      const TrainingFamily& family) {

@@ -26,7 +26,8 @@ Collective collective_of(TrainingTransfer transfer);
 JobConfig replicas_job(const Config& config, const TrainingPlan& plan, uint32_t stage,
                        uint32_t tensor, Collective collective, std::vector<uint64_t> sizes);
 
-/// NIC of a GPU.
+/// NIC of a GPU, by its number on the node; and in the topology.
+uint32_t nic_number(const Config& config, const GpuPlace& gpu);
 VertexId nic_of(const Config& config, const Topology& topology, const GpuPlace& gpu);
 
 /// From which NIC to which the ring's connections between nodes go; channel by channel, node by node.

@@ -210,12 +210,14 @@ void JobBuilder::add_rates(const Topology& topology, std::vector<FlowSpec>& flow
       }
       const size_t channels = family.kind == Kind::kData ? plan().places.together() : size_t{1};
       for (const FamilyOperation& operation : family.operations) {
-        one.bytes.push_back(ring_bytes(operation, one.members, channels));
-        if (i > 0) continue;
-        behind.push_back(steps_time(config_, topology, one.ways.front(), operation,
-                                    one.members / static_cast<uint32_t>(channels)));
+        const auto number = static_cast<uint32_t>(one.operations.size());
+        if (i == 0) {
+          behind.push_back(steps_time(config_, topology, one.ways.front(), operation,
+                                      one.members / static_cast<uint32_t>(channels)));
+        }
+        one.shapes.push_back({{}, {ring_bytes(operation, one.members, channels)}, behind[number]});
+        one.operations.push_back(number);
       }
-      one.behind = behind;
       job_->connections += static_cast<uint32_t>(one.ways.size());
       communicators.push_back(std::move(one));
     }

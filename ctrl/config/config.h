@@ -25,6 +25,7 @@
 #include "ctrl/config/topology_config.h"
 #include "ctrl/config/traffic_config.h"
 #include "ctrl/config/training_config.h"
+#include "ctrl/config/workload_config.h"
 #include "dataplane/base/address.h"
 #include "dataplane/base/ids.h"
 #include "dataplane/base/nic_limits.h"
@@ -295,6 +296,7 @@ struct Config {
   std::vector<DrillConfig> drills;
   std::vector<TrafficConfig> traffic;
   std::optional<TrainingConfig> training;
+  std::optional<WorkloadConfig> workload;
   std::vector<FaultConfig> faults;  ///< in the order in which they act
   std::vector<ScenarioConfig> scenarios;
   std::vector<std::string> machine_notes;  ///< where the file says other things than a machine type

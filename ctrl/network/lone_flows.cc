@@ -33,6 +33,10 @@ bool LoneFlows::at_rest() const {
 }
 
 std::string LoneFlows::unfinished() const {
+  for (const FlowJob* job : jobs_) {
+    if (job->finished()) continue;
+    if (std::string why = job->why_unfinished(); !why.empty()) return why;
+  }
   const size_t left = flows_ - finished() - stopped();
   if (left == 0) return "a job never ends";
   return std::to_string(left) + " of " + std::to_string(flows_) + " flows never end";

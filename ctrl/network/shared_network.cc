@@ -6,6 +6,7 @@
 #include "ctrl/network/lone_rates.h"
 #include "ctrl/network/progress.h"
 #include "ctrl/network/rank_reports.h"
+#include "ctrl/network/trace_reports.h"
 #include "ctrl/network/traffic_reports.h"
 #include "ctrl/network/training_reports.h"
 #include "ctrl/traffic/flow_routes.h"
@@ -74,6 +75,11 @@ Result<void> SharedNetwork::carry(const TrainingPlan& plan) {
   return {};
 }
 
+Result<void> SharedNetwork::carry(std::shared_ptr<const TracePlan> plan) {
+  traces_ = TRY(build_traces(config_, std::move(plan), topology_, flows_.flows, connections_));
+  return {};
+}
+
 void SharedNetwork::make_carrier() {
   ASSERT_INVARIANT(packets_ == nullptr && rates_ == nullptr);
   if (as_rates()) {
@@ -90,6 +96,9 @@ void SharedNetwork::make_carrier() {
   if (training_ != nullptr && training_->packets != nullptr) {
     training_->packets->attach_messages(*packets_);
   }
+  if (traces_ != nullptr && traces_->packets != nullptr) {
+    traces_->packets->attach_messages(*packets_);
+  }
 }
 
 Result<void> SharedNetwork::stand_alone() {
@@ -103,6 +112,9 @@ Result<void> SharedNetwork::stand_alone() {
     } else {
       training_->workload->begin();
     }
+  }
+  if (traces_ != nullptr) {
+    for (FlowJob* job : traces_->jobs()) jobs.push_back(job);
   }
   if (as_rates()) {
     alone_ = std::make_unique<LoneRates>(*rates_, std::move(jobs));
@@ -168,6 +180,7 @@ TrafficReport SharedNetwork::report(std::vector<NetworkLinkCounters> links,
   for (const EmulatedJob& emulated : emulated_) {
     report.jobs.push_back(rank_job_report(*emulated.config, emulated.job));
   }
+  if (traces_ != nullptr) report.traces = trace_report(config_, *traces_);
   if (training_ != nullptr) report.training = training_report(config_, *training_);
   report.work = work(links);
   if (rates_ != nullptr) {

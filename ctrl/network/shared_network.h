@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ctrl/compile/rank_job.h"
+#include "ctrl/compile/traces/trace_job.h"
 #include "ctrl/compile/training_job.h"
 #include "ctrl/config/config.h"
 #include "ctrl/network/lone_flows.h"
@@ -49,6 +50,8 @@ class SharedNetwork {
 
   /// A training job, of one that is alone. Errors: as build_training_job().
   Result<void> carry(const TrainingPlan& plan);
+  /// Traces, the same. Errors: as build_traces().
+  Result<void> carry(std::shared_ptr<const TracePlan> plan);
 
   /// Gives the flows to a shard, which has the topology as its network. Stays their owner.
   void enter(ShardConfig& shard);
@@ -73,6 +76,7 @@ class SharedNetwork {
   const std::vector<EmulatedJob>& emulated_jobs() const { return emulated_; }
   /// Null: there is none.
   const TrainingJob* training() const { return training_.get(); }
+  const TraceOnNetwork* traces() const { return traces_.get(); }
 
   // While nothing runs any more:
 
@@ -109,6 +113,7 @@ class SharedNetwork {
   std::vector<Carried> carried_;
   std::vector<EmulatedJob> emulated_;
   std::unique_ptr<TrainingJob> training_;
+  std::unique_ptr<TraceOnNetwork> traces_;
   // One of them, or none without flows: packet by packet, or as rates.
   std::unique_ptr<FlowTraffic> packets_;
   FlowSenders senders_;

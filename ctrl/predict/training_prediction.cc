@@ -9,20 +9,14 @@
 #include "ctrl/compile/training_job.h"
 #include "ctrl/network/training_reports.h"
 #include "ctrl/predict/job_network.h"
+#include "ctrl/predict/shared_rate.h"
 #include "ctrl/report/json/training_json.h"
 #include "ctrl/report/validity_json.h"
 #include "ctrl/validity/validity.h"
 #include "dataplane/base/try.h"
-#include "dataplane/flows/max_min.h"
 
 namespace understudy {
 namespace {
-
-/// What a family's transfers get of the network when all of them go on.
-struct SharedRate {
-  double slowest = 0;  ///< bytes per us of the slowest one
-  Duration latency;    ///< the longest
-};
 
 class Predictor {
  public:
@@ -53,28 +47,7 @@ class Predictor {
   double full_packet() const { return config_.fabric.mtu + PacketLimits::kHeaders; }
 
   SharedRate shared(const std::vector<MessageWays::Way>& ways) {
-    const Graph& graph = topology_.graph;
-    const auto packet = static_cast<uint64_t>(full_packet());
-    MaxMin rates(graph.links().size());
-    for (LinkId link = 0; link < graph.links().size(); ++link) {
-      rates.set_capacity(link, MaxMin::share_of(graph.link(link).rate_for(packet)));
-    }
-    SharedRate out;
-    uint64_t number = 0;
-    for (const MessageWays::Way& way : ways) {
-      const auto path = routes_.path(way.from, way.to, flow_hash(way.from, way.to, number++));
-      Duration latency;
-      for (const LinkId link : path) latency += graph.link(link).latency;
-      out.latency = std::max(out.latency, latency);
-      rates.start(rates.add(path));
-    }
-    rates.update();
-    for (uint32_t sender = 0; sender < ways.size(); ++sender) {
-      const double rate = static_cast<double>(rates.rate(sender)) /
-                          static_cast<double>(uint64_t{1} << MaxMin::kFractionBits) / 8e6;
-      out.slowest = out.slowest > 0 ? std::min(out.slowest, rate) : rate;
-    }
-    return out;
+    return shared_rate(config_, topology_, routes_, ways);
   }
 
   std::vector<ClosedTime> over_network(const TrainingPlan& plan, const TrainingFamily& family) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ctrl/report/slowdown.h"
+#include "ctrl/report/trace_report.h"
 #include "ctrl/report/training_report.h"
 #include "dataplane/base/units.h"
 
@@ -100,6 +101,7 @@ struct TrafficReport {
   std::string fidelity;  ///< "packet" or "flow"; beside a real node its packets are the one anyway
   std::vector<RankJobReport> jobs;
   std::optional<TrainingReport> training = {};
+  std::optional<TraceReport> traces = {};
   std::vector<InnerMessagesReport> inner_messages;
   std::vector<TrafficGroupReport> groups;
   std::vector<FlowReport> flows;  ///< empty if there are more than kMostListedFlows

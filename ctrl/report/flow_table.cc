@@ -5,6 +5,7 @@
 #include "ctrl/report/iteration_table.h"
 #include "ctrl/report/nccl_columns.h"
 #include "ctrl/report/text.h"
+#include "ctrl/report/trace_table.h"
 #include "ctrl/report/training_table.h"
 #include "dataplane/base/text_format.h"
 
@@ -101,6 +102,7 @@ std::string traffic_table(const TrafficReport& traffic) {
   std::string text = "# traffic at " + traffic.fidelity + " fidelity\n";
   for (const RankJobReport& job : traffic.jobs) text += job_lines(job);
   if (traffic.training) text += training_table(*traffic.training);
+  if (traffic.traces) text += trace_table(*traffic.traces);
   for (const InnerMessagesReport& inner : traffic.inner_messages) {
     text += "# between emulated ranks of job '" + inner.job +
             "': " + count_text(count_of(inner.counts, "received"), "message") +

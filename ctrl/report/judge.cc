@@ -222,6 +222,7 @@ void judge(RunReport& report) {
   // In virtual time a flow ends as modelled; a run whose flows do not all end has no report.
   if (report.traffic) {
     for (const RankJobReport& job : report.traffic->jobs) verdict.judged += job.operations.size();
+    if (report.traffic->traces) verdict.judged += report.traffic->traces->ranks.size();
     if (report.traffic->training) verdict.judged += report.traffic->training->iterations.size();
     for (const TrafficGroupReport& group : report.traffic->groups) verdict.judged += group.count;
     if (!report.traffic->deadlock.empty()) {

@@ -33,6 +33,7 @@ Result<void> Emulator::begin(bool recorded, SharedNetwork::Said progress) {
   }
   jobs_ = TRY(begin_jobs(scenario_, network_.get(), workload_, recorded));
   if (scenario_.training != nullptr) TRY(network_->carry(*scenario_.training));
+  if (scenario_.traces != nullptr) TRY(network_->carry(scenario_.traces));
   if (!scenario_.real_side) return network_->stand_alone();
   return {};
 }

@@ -11,6 +11,7 @@
 #include "ctrl/jobs/rank_timeline.h"
 #include "ctrl/network/link_changes.h"
 #include "ctrl/network/progress.h"
+#include "ctrl/network/trace_reports.h"
 #include "ctrl/network/training_reports.h"
 #include "ctrl/report/drills/judge_drills.h"
 #include "ctrl/report/text.h"
@@ -302,6 +303,9 @@ Result<RunReport> VirtualRun::finish() {
     add_timeline(report_.timeline, config_, *emulator_->network());
     if (const TrainingJob* training = emulator_->network()->training()) {
       add_training_timeline(report_.timeline, config_, *training);
+    }
+    if (const TraceOnNetwork* traces = emulator_->network()->traces()) {
+      add_trace_timeline(report_.timeline, config_, *traces);
     }
   }
   const Time end = this->end();

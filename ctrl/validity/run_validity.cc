@@ -36,6 +36,7 @@ class RunLines {
     for (size_t j = 0; j < config_.jobs.size(); ++j) add_job(config_.jobs[j], scenario_.jobs[j]);
     add_machines(lines_, config_);
     add_training(lines_, config_);
+    add_traces(lines_, config_);
     add_network();
     add_draws();
     return lines_.take(config_.jobs.size());

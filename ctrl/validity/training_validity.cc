@@ -11,6 +11,21 @@ namespace {
 
 constexpr double kGiB = 1024.0 * 1024 * 1024;
 
+/// What predictions leave out besides.
+void add_predicted(ValidityLines& lines, const Config& config, bool drawn) {
+  const char* beside = !config.events.empty()    ? "[[event]]s"
+                       : !config.traffic.empty() ? "[[traffic]]"
+                       : !config.jobs.empty()    ? "[[job]]s"
+                                                 : nullptr;
+  if (beside != nullptr) {
+    lines.add("alone", std::string(beside) + " are not in these times (understudy simulate)");
+  }
+  if (drawn) {
+    lines.add("one-seed", "drawn once, from seed " + std::to_string(config.seed) +
+                              ": paths by hash; other seeds, and runs, have others");
+  }
+}
+
 }  // namespace
 
 void add_training(ValidityLines& lines, const Config& config) {
@@ -33,23 +48,38 @@ void add_training(ValidityLines& lines, const Config& config) {
                                   fullest, most / kGiB, there / kGiB));
 }
 
+void add_traces(ValidityLines& lines, const Config& config) {
+  if (!config.workload) return;
+  lines.add("recorded", config.workload->system
+                            ? "computing is what the traces and the system file say of it"
+                            : "computing takes what the traces have recorded, on their own GPUs");
+}
+
 std::vector<ValidityLine> predicted_training_validity(const Config& config, bool drawn) {
   ValidityLines lines;
   add_training(lines, config);
   lines.add("closed-form",
             "operations of different stages, and gradients beside messages between stages, do not "
             "take each other's bandwidth (understudy simulate)");
-  const char* beside = !config.events.empty()    ? "[[event]]s"
-                       : !config.traffic.empty() ? "[[traffic]]"
-                       : !config.jobs.empty()    ? "[[job]]s"
-                                                 : nullptr;
-  if (beside != nullptr) {
-    lines.add("alone", std::string(beside) + " are not in these times (understudy simulate)");
+  add_predicted(lines, config, drawn);
+  return lines.take(0);
+}
+
+std::vector<ValidityLine> predicted_trace_validity(const Config& config, bool drawn,
+                                                   double contended) {
+  ValidityLines lines;
+  add_traces(lines, config);
+  lines.add("closed-form",
+            "communicators with the same operations share the network; others do not take each "
+            "other's bandwidth (understudy simulate)");
+  constexpr double kLittle = 0.01;
+  if (contended > kLittle) {
+    lines.add("contention", "for " + decimal_text(contended * 100, 1) +
+                                " % of the time different communicators' operations are on their "
+                                "way by one NIC, and each is counted as if it had it alone "
+                                "(understudy simulate --fidelity flow)");
   }
-  if (drawn) {
-    lines.add("one-seed", "drawn once, from seed " + std::to_string(config.seed) +
-                              ": paths by hash; other seeds, and runs, have others");
-  }
+  add_predicted(lines, config, drawn);
   return lines.take(0);
 }
 

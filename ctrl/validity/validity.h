@@ -62,6 +62,11 @@ std::vector<ValidityLine> joined_validity(const std::vector<NamedValidity>& name
 void add_training(ValidityLines& lines, const Config& config);
 /// Of its iterations by closed forms. `drawn`: its paths are chosen by hash.
 std::vector<ValidityLine> predicted_training_validity(const Config& config, bool drawn);
+/// The same of execution traces. `contended`: as TracePrediction.
+std::vector<ValidityLine> predicted_trace_validity(const Config& config, bool drawn,
+                                                   double contended);
+/// That computing is as recorded, if there is a [workload].
+void add_traces(ValidityLines& lines, const Config& config);
 
 /// Of a calibration, with the files of those tables of which no row is left to judge it by.
 /// `in_switches`: the same of those that NCCL may have reduced by NVLS, and from which size on.

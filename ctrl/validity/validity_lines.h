@@ -22,6 +22,7 @@ inline constexpr std::array kValidityIds =
         {"calibration", ValidityKind::kLimit},
         {"machine", ValidityKind::kLimit},
         {"roofline", ValidityKind::kLimit},
+        {"recorded", ValidityKind::kLimit},
         {"nvls", ValidityKind::kLimit},
         {"nvswitch", ValidityKind::kLimit},
         {"pxn", ValidityKind::kLimit},

@@ -112,6 +112,12 @@ void CommunicatorPackets::enter(uint32_t communicator, uint32_t operation, uint3
   wake_at(at, {Wake::Kind::kEntry, communicator - first_, {operation, member, 0}});
 }
 
+uint32_t CommunicatorPackets::append(uint32_t communicator, uint32_t shape) {
+  std::vector<uint32_t>& operations = states_[communicator - first_].what.operations;
+  operations.push_back(shape);
+  return static_cast<uint32_t>(operations.size()) - 1;
+}
+
 void CommunicatorPackets::enter_now(uint32_t communicator, const Entry& entry, Time now) {
   State& state = states_[communicator];
   if (entry.operation >= state.retired + kInFlight) return state.waiting.push_back(entry);

@@ -18,7 +18,7 @@
 
 namespace understudy {
 
-/// Operations of equal shape have the same parts.
+/// Operations of equal shape have the same parts. Those that are not known in advance are appended.
 struct PacketCommunicator {
   std::vector<std::vector<std::shared_ptr<const RankSchedule>>> shapes;  ///< by member
   std::vector<uint32_t> operations;                                      ///< the shape of each
@@ -26,7 +26,7 @@ struct PacketCommunicator {
 };
 
 class CommunicatorPackets final : public FlowJob,
-                                  public CommunicatorCarrier,
+                                  public OperationCarrier,
                                   private InnerListener,
                                   private RankProgramOwner {
  public:
@@ -52,8 +52,9 @@ class CommunicatorPackets final : public FlowJob,
   void attach_messages(FlowTraffic& traffic) { inner_->attach(traffic, false); }
   size_t connections() const { return connections_.size(); }
 
-  // CommunicatorCarrier
+  // OperationCarrier
   void enter(uint32_t communicator, uint32_t operation, uint32_t member, Time at) override;
+  uint32_t append(uint32_t communicator, uint32_t shape) override;
 
   // FlowJob
   uint32_t attach(FlowCarrier& traffic, uint32_t first_wake) override;

@@ -15,15 +15,22 @@
 
 namespace understudy {
 
+/// What operations that are alike send.
+struct RateShape {
+  std::vector<uint32_t> ways;   ///< of the communicator's, by position; empty: all
+  std::vector<uint64_t> bytes;  ///< over each of these, or one for all
+  Duration behind;              ///< until members are done, once all flows have come
+};
+
 struct RateCommunicator {
   uint32_t members = 0;
   bool message = false;                ///< from member 0 to member 1
   std::vector<MessageWays::Way> ways;  ///< of its connections
-  std::vector<uint64_t> bytes;         ///< by operation: over each connection
-  std::vector<Duration> behind;  ///< by operation: until members are done, once all flows have come
+  std::vector<RateShape> shapes;
+  std::vector<uint32_t> operations;  ///< the shape of each
 };
 
-class CommunicatorRates final : public FlowJob, public CommunicatorCarrier {
+class CommunicatorRates final : public FlowJob, public OperationCarrier {
  public:
   /// Communicators are numbered from `first` on.
   CommunicatorRates(std::vector<RateCommunicator> communicators, uint32_t first,
@@ -38,8 +45,10 @@ class CommunicatorRates final : public FlowJob, public CommunicatorCarrier {
   /// Appends the flows; gives the first free number of a connection.
   uint32_t add_flows(std::vector<FlowSpec>& flows, uint32_t first_connection);
 
-  // CommunicatorCarrier
+  // OperationCarrier
   void enter(uint32_t communicator, uint32_t operation, uint32_t member, Time at) override;
+  /// The first operation of this shape that has not been given yet.
+  uint32_t append(uint32_t communicator, uint32_t shape) override;
 
   // FlowJob
   uint32_t attach(FlowCarrier& carrier, uint32_t first_wake) override;
@@ -59,8 +68,9 @@ class CommunicatorRates final : public FlowJob, public CommunicatorCarrier {
   };
   struct State {
     RateCommunicator what;
-    uint32_t first_flow = 0;
-    std::vector<Progress> progress;  ///< by operation
+    std::vector<Progress> progress;     ///< by operation
+    std::vector<uint32_t> first_flows;  ///< by operation, and one more
+    std::vector<uint32_t> given;        ///< by shape: behind the last operation that append() gave
   };
 
   const uint32_t first_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "dataplane/flows/flow_carrier.h"
 
@@ -17,6 +18,8 @@ class FlowJob : public FlowListener {
   virtual bool finished() const = 0;
   /// Of its work, where it can be told; else below 0.
   virtual double share_done() const { return -1; }
+  /// Of one that is not finished though nothing happens any more: what it waits for, if it can say.
+  virtual std::string why_unfinished() const { return {}; }
 };
 
 }  // namespace understudy

@@ -109,6 +109,7 @@ ConfigResult load_config_text(const std::string& text, const std::string& filena
   read_jobs(root, context);
   read_traffic(root, context);
   read_model(root, context);
+  read_workload(root, context);
   read_events(root, context);
   root.finish();
   if (!context.errors.empty()) return tl::unexpected(context.errors.take());

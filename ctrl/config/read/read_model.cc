@@ -88,11 +88,13 @@ void read_division(TableReader& table, Parallel& parallel) {
   read_integer(table, "bucket", 1, INT64_C(1) << 40, parallel.bucket);
 }
 
-/// Nodes whose GPUs are slower, by name: how many times as long they compute.
-void read_slow(TableReader& gpu, ReadContext& context, TrainingConfig& training) {
-  const TomlNode* toml = gpu.table("slow");
+}  // namespace
+
+void read_slow(TableReader& of, std::string_view name, ReadContext& context,
+               std::vector<std::pair<NodeId, double>>& slow) {
+  const TomlNode* toml = of.table("slow");
   if (toml == nullptr) return;
-  TableReader table(*toml, "gpu.slow", context.errors);
+  TableReader table(*toml, std::string(name) + ".slow", context.errors);
   for (const TomlNode& child : toml->children) {
     const auto factor = table.number(child.key);
     if (!factor) continue;
@@ -102,10 +104,12 @@ void read_slow(TableReader& gpu, ReadContext& context, TrainingConfig& training)
       continue;
     }
     const auto nodes = context.resolve_all(table, child.key, {child.key, factor->line});
-    for (const NodeId node : nodes) training.slow.emplace_back(node, factor->value);
+    for (const NodeId node : nodes) slow.emplace_back(node, factor->value);
   }
   table.finish();
 }
+
+namespace {
 
 struct Unit {
   std::string_view name;
@@ -168,7 +172,7 @@ void read_gpu(const TomlNode& toml, ReadContext& context, TrainingConfig& traini
                 gpu.memory_bandwidth);
   read_share(table, "efficiency", "flops", gpu.efficiency);
   read_share(table, "memory_efficiency", "memory_bandwidth", gpu.memory_efficiency);
-  read_slow(table, context, training);
+  read_slow(table, "gpu", context, training.slow);
   table.finish();
   training.gpu = gpu;
 }

@@ -145,6 +145,11 @@ void read_nccl(TableReader& root, ReadContext& context);
 void read_traffic(TableReader& root, ReadContext& context);
 /// [model], [parallel] and [gpu].
 void read_model(TableReader& root, ReadContext& context);
+/// [workload].
+void read_workload(TableReader& root, ReadContext& context);
+/// Nodes whose GPUs are slower, of the key slow: how many times as long they compute.
+void read_slow(TableReader& table, std::string_view name, ReadContext& context,
+               std::vector<std::pair<NodeId, double>>& slow);
 /// [[event]] and [[drill]]; after the traffic.
 void read_events(TableReader& root, ReadContext& context);
 /// One table of events, which messages call `path`; nothing, and reported: it is wrong.

@@ -2,6 +2,7 @@
 
 #include "ctrl/report/json/job_json.h"
 #include "ctrl/report/json/parts.h"
+#include "ctrl/report/json/trace_json.h"
 #include "ctrl/report/json/training_json.h"
 
 namespace understudy {
@@ -113,6 +114,7 @@ Json traffic_json(const TrafficReport& traffic) {
   out["fidelity"] = traffic.fidelity;
   out["jobs"] = list(traffic.jobs, rank_job_json);
   out["training"] = traffic.training ? training_report_json(*traffic.training) : Json();
+  out["traces"] = traffic.traces ? trace_report_json(*traffic.traces) : Json();
   out["inner_messages"] = list(traffic.inner_messages, [](const InnerMessagesReport& inner) {
     return Json{{"job", inner.job}, {"counts", counts(inner.counts)}};
   });

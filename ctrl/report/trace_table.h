@@ -1,0 +1,13 @@
+// What execution traces came to, for a person.
+#pragma once
+
+#include <string>
+
+#include "ctrl/report/trace_report.h"
+
+namespace understudy {
+
+/// When the ranks finished, the last ones first, and what their operations took.
+std::string trace_table(const TraceReport& traces);
+
+}  // namespace understudy
