@@ -57,7 +57,7 @@ Result<TraceCommunicators> TraceCommunicators::find(const TraceJob& job, const T
     const TraceCommunicator& one = out.all_[i];
     if (!one.messages) TRY(compare_ranks(one.name, one.ranks, out.collectives_[i]));
   }
-  if (rules == TraceRules::kStreams) TRY(out.check_order());
+  if (in_streams(rules)) TRY(out.check_order());
   out.collectives_.clear();
   for (TraceCommunicator& one : out.all_) {
     for (TraceShape& shape : one.shapes) shape.count /= one.ranks.size();

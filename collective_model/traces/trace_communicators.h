@@ -32,7 +32,7 @@ class TraceCommunicators {
  public:
   /// Of all communication that is not carried out as a computation. Errors name rank and node: what an
   /// operation lacks, sends without receives, ranks of a group that do not do the same; and by
-  /// kStreams, which has an order, the first two that do not belong together.
+  /// streams, which have an order, the first two that do not belong together.
   /// `orders` are the job's.
   static Result<TraceCommunicators> find(const TraceJob& job, const TraceOrders& orders,
                                          TraceRules rules, const TraceComputing& computing);

@@ -10,7 +10,7 @@ namespace understudy {
 bool TraceComputing::is_computed(const TraceNode& node) const {
   if (system_.replay || node.kind == TraceNodeKind::kCompute) return true;
   if (rules_ == TraceRules::kFeeder3) return false;
-  if (rules_ == TraceRules::kStreams && node.kind == TraceNodeKind::kMetadata) return true;
+  if (in_streams(rules_) && node.kind == TraceNodeKind::kMetadata) return true;
   return node.on_cpu && node.kind != TraceNodeKind::kMemoryLoad &&
          node.kind != TraceNodeKind::kMemoryStore;
 }

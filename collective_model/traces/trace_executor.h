@@ -85,7 +85,7 @@ class TraceExecutor {
   };
 
   TraceSlot slot(const TraceNode& node) const {
-    return rules_ == TraceRules::kStreams ? TraceSlot::kNone : slot_of(node);
+    return in_streams(rules_) ? TraceSlot::kNone : slot_of(node);
   }
   void set_free(uint32_t rank, uint32_t index);
   void visit(uint32_t rank, Time now);

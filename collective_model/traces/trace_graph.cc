@@ -148,7 +148,7 @@ Result<TraceGraph> TraceGraph::make(std::vector<TraceNodeParents> nodes) {
 namespace {
 
 /// Children and numbers of parents. `before`: of each node one more parent, or kNone; or empty.
-TraceOrder make_order(const TraceGraph& graph, bool with_control,
+TraceOrder make_order(const TraceGraph& graph, TraceRules rules,
                       const std::vector<uint32_t>& before) {
   const auto count = static_cast<uint32_t>(graph.nodes().size());
   TraceOrder order;
@@ -163,8 +163,12 @@ TraceOrder make_order(const TraceGraph& graph, bool with_control,
     };
     parents.clear();
     append(graph.data());
-    if (!with_control) return;
-    append(graph.control());
+    const auto data = static_cast<ptrdiff_t>(parents.size());
+    if (rules == TraceRules::kFeeder3 || rules == TraceRules::kStreams) append(graph.control());
+    // PyTorch's converter writes nodes that wait for themselves.
+    if (rules == TraceRules::kStreams) {
+      parents.erase(std::remove(parents.begin() + data, parents.end(), node), parents.end());
+    }
     if (!before.empty() && before[node] != kNone) parents.push_back(before[node]);
     std::sort(parents.begin(), parents.end());
     parents.erase(std::unique(parents.begin(), parents.end()), parents.end());
@@ -205,7 +209,7 @@ Result<std::vector<uint32_t>> sequence(const TraceGraph& graph, const TraceOrder
   return all;
 }
 
-/// What carries a node out after the one before it, by kStreams.
+/// What carries a node out after the one before it, in streams.
 std::string stream_of(const TraceNode& node) {
   // Communication on the CPU is a call, not the operation.
   if (node.on_cpu) return "cpu";
@@ -253,10 +257,10 @@ Result<TraceOrder> order_trace(const TraceGraph& graph, TraceRules rules) {
                 std::to_string(dangling.parent_id) + ", which is not there" +
                 (dangling.control ? " (a control dependency)" : ""));
   }
-  TraceOrder order = make_order(graph, rules != TraceRules::kFeeder1, {});
+  TraceOrder order = make_order(graph, rules, {});
   const std::vector<uint32_t> all = TRY(sequence(graph, order));
-  if (rules == TraceRules::kStreams) {
-    order = make_order(graph, true, before_in_stream(graph, all));
+  if (in_streams(rules)) {
+    order = make_order(graph, rules, before_in_stream(graph, all));
     order.sequence = all;
   }
   return order;

@@ -110,19 +110,24 @@ enum class TraceRules : uint8_t {
   /// Data and control dependencies; and one after another, by ids where dependencies leave it open,
   /// what the CPU, the GPU's computing, a communicator, or a direction between two ranks carries out.
   kStreams,
+  kDataStreams,  ///< the same of data dependencies alone
 };
+constexpr bool in_streams(TraceRules rules) {
+  return rules == TraceRules::kStreams || rules == TraceRules::kDataStreams;
+}
 
 /// What waits for what by given rules.
 struct TraceOrder {
   std::vector<uint32_t> parents;  ///< by node: how many it waits for
   std::vector<uint32_t> first;    ///< by node, and one more: where its children begin
   std::vector<uint32_t> children;
-  /// kStreams: all nodes, each behind its parents, by their ids where these leave it open.
+  /// Of streams: all nodes, each behind its parents, by their ids where these leave it open.
   std::vector<uint32_t> sequence = {};
 };
 
 /// n log n in nodes, linear in edges. An error names a node with a parent that the graph has not, or the
-/// nodes of a cycle. kStreams leaves out control dependencies on nodes that are not there.
+/// nodes of a cycle. Streams leave out control dependencies on nodes that are not there, and
+/// nodes that wait for themselves.
 Result<TraceOrder> order_trace(const TraceGraph& graph, TraceRules rules);
 
 }  // namespace understudy

@@ -71,7 +71,7 @@ bool TraceRun::is_skipped(uint32_t rank, uint32_t index) {
 void TraceRun::begins(uint32_t rank, uint32_t index, Time now) {
   const TraceNode& what = executor_.node(rank, index);
   if (computing_.is_computed(what)) return compute(rank, index, what, now);
-  const bool streams = settings_.rules == TraceRules::kStreams;
+  const bool streams = in_streams(settings_.rules);
   switch (what.kind) {
     case TraceNodeKind::kMemoryLoad:
     case TraceNodeKind::kMemoryStore: {

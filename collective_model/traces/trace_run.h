@@ -2,7 +2,7 @@
 // given times. What each rank does when is the executor's; here are computations, memory, and which
 // operation of a communicator a node is.
 //
-// By kStreams a send waits for its receive, as NCCL's do; by the feeders' rules it leaves at once, as
+// In streams a send waits for its receive, as NCCL's do; by the feeders' rules it leaves at once, as
 // ASTRA-sim's, and a receive ends when its message has come.
 #pragma once
 

@@ -9,6 +9,7 @@ namespace {
 
 const char* name_of_rules(TraceRules rules) {
   if (rules == TraceRules::kStreams) return "streams";
+  if (rules == TraceRules::kDataStreams) return "data-streams";
   return rules == TraceRules::kFeeder1 ? "feeder1" : "feeder3";
 }
 

@@ -32,7 +32,7 @@ struct TraceOperationsReport {
 
 struct TraceReport {
   std::string source;  ///< how operations between nodes were carried out: as TrainingReport::source
-  std::string rules;   ///< "streams", "feeder1", "feeder3"
+  std::string rules;   ///< "streams", "data-streams", "feeder1", "feeder3"
   uint64_t nodes = 0;
   uint64_t communicators = 0;  ///< with operations
   uint32_t connections = 0;    ///< over the network

@@ -42,13 +42,14 @@ bool has_equal_parts(Collective collective) {
          collective == Collective::kScatter;
 }
 
-/// As nccl-tests count them, of the larger of both buffers; whole elements, and as many for each rank where
-/// each has a part.
+/// As nccl-tests count them, of the larger of both buffers; as many for each rank where each has a part.
+/// An operation of no bytes, which is not carried out, is described as one of the least.
 uint64_t whole_bytes(const TraceShape& shape, uint32_t ranks) {
   const Collective collective = collective_of(shape);
   const bool each = collective == Collective::kAllGather || collective == Collective::kGather;
-  const uint64_t bytes =
-      shape.collective == TraceCollective::kBarrier ? 4 : shape.bytes * (each ? ranks : 1);
+  const uint64_t bytes = shape.collective == TraceCollective::kBarrier
+                             ? 4
+                             : std::max<uint64_t>(shape.bytes, 1) * (each ? ranks : 1);
   const uint64_t parts = has_equal_parts(collective) ? ranks : 1;
   return (bytes + parts - 1) / parts * parts;
 }

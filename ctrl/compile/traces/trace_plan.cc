@@ -50,7 +50,7 @@ class TracePlanner {
     for (const auto& graph : plan->job.ranks) nodes += graph->nodes().size();
     settings.recorded = nodes <= kMostRecorded;
     auto orders = order_job(plan->job, settings.rules);
-    if (!orders) return fail(workload_.traces + ": " + orders.error().text);
+    if (!orders) return fail(workload_.traces + ": " + orders.error().text + hint(plan->job));
     plan->orders = *std::move(orders);
     auto found = TraceCommunicators::find(plan->job, plan->orders, settings.rules,
                                           TraceComputing(settings.rules, settings.system));
@@ -62,6 +62,14 @@ class TracePlanner {
  private:
   tl::unexpected<Error> no(unsigned line, const std::string& text) const {
     return fail(config_.path + ":" + std::to_string(line) + ": " + text);
+  }
+
+  /// What would help where dependencies contradict each other.
+  std::string hint(const TraceJob& job) const {
+    if (workload_.rules != TraceRules::kStreams || !order_job(job, TraceRules::kDataStreams)) {
+      return "";
+    }
+    return " (by data dependencies alone none do: rules = \"data-streams\")";
   }
 
   Result<void> check_nodes() const {

@@ -27,6 +27,7 @@ void read_workload(TableReader& root, ReadContext& context) {
   }
   table.choice("rules",
                {{"streams", TraceRules::kStreams},
+                {"data-streams", TraceRules::kDataStreams},
                 {"feeder1", TraceRules::kFeeder1},
                 {"feeder3", TraceRules::kFeeder3}},
                workload.rules);

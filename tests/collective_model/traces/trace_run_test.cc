@@ -240,6 +240,22 @@ TEST(TraceRun, StreamsFollowDependenciesBeforeIds) {
   EXPECT_EQ(closed.finish(), (std::vector<int64_t>{23'000}));
 }
 
+/// Real traces have control dependencies on nodes that are not there, and on the node itself.
+TEST(TraceRun, StreamsTakeTheControlDependenciesThatCanBeMet) {
+  TraceNode compute;
+  compute.kind = TraceNodeKind::kCompute;
+  compute.duration_us = 4;
+  TraceBuilder trace;
+  trace.compute(0, 3).add(1, compute, {}, {1, 77, 0});
+  EXPECT_EQ(Closed(alike(1, trace.graph()), TraceRules::kStreams, fixed).finish(),
+            (std::vector<int64_t>{7'000}));
+  EXPECT_FALSE(order_job(alike(1, trace.graph()), TraceRules::kFeeder3));
+  trace.compute(2, 1, {2});
+  const auto itself = order_job(alike(1, trace.graph()), TraceRules::kStreams);
+  ASSERT_FALSE(itself);
+  EXPECT_EQ(itself.error().text, "rank 0: nodes wait for each other: node 2 waits for itself");
+}
+
 /// No bytes, or nobody else.
 TEST(TraceRun, NothingToSayTakesNoTime) {
   TraceJob job = alike(2, TraceBuilder().collective(0, kAllReduce, 0).compute(1, 5, {0}).graph());

@@ -240,6 +240,11 @@ const std::map<std::string_view, Example>& examples() {
              "[model]\nlayers = 2\nhidden = 64\nheads = 2\nvocabulary = 128\nsequence = 16\n"
              "[parallel]\npp = 2\ndp = 2\n[gpu]\npreset = \"a100\"\n";
        }},
+      {"`[workload]`: execution traces",
+       [](Parts& p) {
+         p.more = "[workload]\ntraces = \"" UNDERSTUDY_TEST_DATA
+                  "/workloads/et_cases/text_microAllReduce_n8_p1/workload.txt\"\nranks = 2\n";
+       }},
       {"several `[[port]]`s in one network",
        [](Parts& p) {
          several(p);
