@@ -21,6 +21,11 @@ struct TraceShape {
   uint64_t count = 0;
 };
 
+/// It has no bytes, and is over as it begins.
+inline bool is_nothing(const TraceShape& shape) {
+  return shape.bytes == 0 && shape.collective != TraceCollective::kBarrier;
+}
+
 struct TraceCommunicator {
   std::string name;             ///< "all ranks", "group 3", "messages from rank 0 to rank 4"
   std::vector<uint32_t> ranks;  ///< of its members: ascending; of messages sender and receiver

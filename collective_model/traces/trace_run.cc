@@ -141,8 +141,7 @@ void TraceRun::enter(uint32_t rank, uint32_t index, const TraceCommunicators::Pl
                      Time now) {
   const TraceCommunicator& communicator = communicators_.all()[place.communicator];
   const TraceShape& shape = communicator.shapes[place.shape];
-  const bool nothing = communicator.ranks.size() == 1 ||
-                       (shape.bytes == 0 && shape.collective != TraceCollective::kBarrier);
+  const bool nothing = communicator.ranks.size() == 1 || is_nothing(shape);
   if (nothing) return ends_at({now, rank, index});
   Operation* operation = join(place, now);
   if (operation == nullptr) {

@@ -155,6 +155,7 @@ Result<void> TraceJobBuilder::add_rates(std::vector<FlowSpec>& flows, uint32_t& 
         made.bytes.push_back(flow.bytes);
       }
       made.behind = trace_steps_time(config_, topology_, members_[c], known, shape);
+      if (is_nothing(shape)) continue;
       one.operations.insert(one.operations.end(), shape.count, s);
       count += shape.count * made.ways.size();
     }

@@ -7,7 +7,7 @@ import json
 import pathlib
 import unittest
 
-from command_line import CommandLine
+from command_line import QUICKSTART, CommandLine
 
 CASES = pathlib.Path(__file__).resolve().parents[2] / "data/workloads/et_cases"
 NO_PROTOBUF = "this build reads no .et files"
@@ -77,6 +77,31 @@ class Traces(CommandLine):
         self.assertEqual(len(stats["ranks"]), 8)
         self.assertEqual(stats["all"]["nodes"], sum(rank["nodes"] for rank in stats["ranks"]))
         self.assertEqual(stats["all"]["collectives"]["all-reduce"], {"count": 48, "bytes": 332_398_592})
+
+    def test_on_a_network(self):
+        config = QUICKSTART.parent / "workload/mlp.toml"
+        report, timeline = self.folder / "report.json", self.folder / "timeline.json"
+        done = self.run_it("simulate", config, "--fidelity", "flow", "--report", report, "--timeline", timeline)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("# traces: 16 ranks on 4 nodes, 1 communicator, rules streams; operations between nodes as max-min fair rates", done.stdout)
+        traces = json.loads(report.read_text())["traffic"]["traces"]
+        self.assertEqual([rank["node"] for rank in traces["ranks"][6:10]], ["n1", "n1", "n2", "n2"])
+        # 3 layers of 20 % more on the slow node.
+        self.assertEqual(traces["ranks"][8]["computed_ps"] * 5, traces["ranks"][0]["computed_ps"] * 6)
+        named = {event["args"]["name"] for event in json.loads(timeline.read_text())["traceEvents"]
+                 if event["name"] == "process_name"}
+        self.assertIn("rank 15 (n3, GPU 3)", named)
+        predicted = json.loads(self.run_it("predict", config, "--json").stdout)
+        self.assertEqual(predicted["schema"], "understudy-trace-prediction/1")
+        self.assertAlmostEqual(predicted["traces"]["finish_ps"] / traces["finish_ps"], 1, delta=0.03)
+        self.assertEqual(predicted["traces"]["ranks"][8]["computed_ps"], traces["ranks"][8]["computed_ps"])
+        self.assertIn("recorded", [line["id"] for line in predicted["validity"]])
+        self.assertIn("and a [workload] of traces", self.run_it("check", config).stdout)
+        compared = self.run_it("compare", config)
+        self.assertEqual(compared.returncode, 0, compared.stderr)
+        self.assertIn("until all of 16 ranks have finished", compared.stdout)
+        self.expect_bad(self.run_it("run", config), "mlp.toml: run needs at least one [[port]]")
+        self.expect_bad(self.run_it("schedule", config), "mlp.toml:5: workload: this command is not for traces")
 
     def test_what_is_wrong_is_named(self):
         options, _ = self.files_of("coll_skewed_entry")
