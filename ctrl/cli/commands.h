@@ -39,6 +39,7 @@ void add_status(CLI::App& app, int& status);
 void add_workload(CLI::App& app, int& status);
 /// Subcommands of `workload`.
 void add_workload_traces(CLI::App& workload, int& status);
+void add_workload_import(CLI::App& workload, int& status);
 
 /// What simulate and run share.
 struct RunArguments {

@@ -50,6 +50,7 @@ void add_workload(CLI::App& app, int& status) {
   shown->callback([arguments, &status] { status = show(*arguments); });
   add_workload_simai(*command, status);
   add_workload_traces(*command, status);
+  add_workload_import(*command, status);
 }
 
 }  // namespace understudy

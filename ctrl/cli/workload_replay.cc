@@ -1,12 +1,16 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "collective_model/traces/replay.h"
 #include "ctrl/cli/commands.h"
 #include "ctrl/traces/astra_json.h"
 #include "ctrl/traces/astra_network.h"
+#include "ctrl/traces/pytorch/host_stats.h"
 #include "ctrl/traces/replay_text.h"
 #include "ctrl/traces/trace_files.h"
 #include "ctrl/traces/trace_stats.h"
@@ -37,7 +41,22 @@ int print(const Result<std::string>& text) {
   return kExitOk;
 }
 
+/// Nothing: the file is no host trace.
+Result<std::optional<std::string>> host_stats(const StatsArguments& arguments) {
+  if (!std::filesystem::is_regular_file(arguments.trace)) return std::nullopt;
+  std::ifstream file(arguments.trace, std::ios::binary);
+  std::string beginning(4096, '\0');
+  file.read(beginning.data(), static_cast<std::streamsize>(beginning.size()));
+  beginning.resize(static_cast<size_t>(file.gcount()));
+  if (!looks_like_host_trace(beginning)) return std::nullopt;
+  file.clear();
+  file.seekg(0);
+  const HostTrace trace = TRY(read_host_trace(file, arguments.trace));
+  return arguments.json ? stats_json(trace) : stats_text(trace);
+}
+
 Result<std::string> stats(const StatsArguments& arguments) {
+  if (const auto text = TRY(host_stats(arguments))) return *text;
   TraceFilesOptions options;
   options.passes = arguments.passes;
   const TraceJob job = TRY(read_traces(arguments.trace, options));
@@ -81,7 +100,10 @@ void add_stats(CLI::App& workload, int& status) {
   CLI::App* command = workload.add_subcommand(
       "stats", "What execution traces contain: nodes, dependencies, bytes of collectives");
   auto arguments = std::make_shared<StatsArguments>();
-  command->add_option("trace", arguments->trace, kTrace)->required();
+  command
+      ->add_option("trace", arguments->trace,
+                   std::string(kTrace) + "; or a host trace of PyTorch (JSON)")
+      ->required();
   command->add_option("--passes", arguments->passes, "Iterations of a text workload")
       ->check(CLI::Range(1, 100000));
   command->add_flag("--json", arguments->json, "Print JSON");

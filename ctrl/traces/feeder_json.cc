@@ -98,8 +98,14 @@ Result<TraceGraph> read_feeder_json(const std::string& text, const std::string& 
   }
   if (json.is_object() && json.contains("nodes") && json.contains("schema")) {
     return wrong(
-        "this is a host trace of PyTorch, which Chakra's tools turn into an execution trace "
-        "(chakra_trace_link, chakra_converter)");
+        "this is a host trace of PyTorch, which `understudy workload import` turns into an "
+        "execution "
+        "trace");
+  }
+  if (json.is_array() || (json.is_object() && json.contains("traceEvents"))) {
+    return wrong(
+        "this is a list of events, as PyTorch's profiler writes them: `understudy workload import` "
+        "reads it beside the host trace");
   }
   if (!json.is_object() || !json.contains("workload_graph") || !json["workload_graph"].is_array()) {
     return wrong("there is no list workload_graph, as Chakra's feeder reads it");
