@@ -23,7 +23,7 @@ class Grouping {
           take_mark(call, outer);
           break;
         default:
-          if (!outer) begin(call);
+          begin(call);
       }
     }
     for (HostCommunication& found : found_) name_group(found.what);
@@ -52,7 +52,10 @@ class Grouping {
     if (trace_.nodes[call.node].kind == HostNodeKind::kMark) {
       made.mark = call.node;
     } else {
-      without_mark_[trace_.parents[call.node]].push_back(place);
+      without_mark_.push_back(place);
+      // Of traces without marks not all calls are looked at again for each mark.
+      constexpr size_t kMost = 4096;
+      if (without_mark_.size() > kMost) without_mark_.erase(without_mark_.begin());
     }
     found_.push_back(std::move(made));
   }
@@ -79,26 +82,30 @@ class Grouping {
     by_node_[record.node] = *outer;
   }
 
+  bool fits(const HostCommunication& call, const HostCall& mark) const {
+    if (call.mark || call.what.kind != mark.kind || call.what.collective != mark.collective) {
+      return false;
+    }
+    return !call.what.first_tensor || !mark.first_tensor ||
+           call.what.first_tensor->tensor == mark.first_tensor->tensor;
+  }
+
   void take_mark(const HostCall& mark, std::optional<uint32_t> outer) {
-    if (outer) {
+    if (outer && !communicates_on_cpu(trace_.nodes[mark.node].name)) {
       if (!found_[*outer].mark) found_[*outer].mark = mark.node;
+      return;  // in the caller's own thread
+    }
+    std::optional<uint32_t> place;
+    if (outer && fits(found_[*outer], mark)) place = outer;
+    for (size_t i = 0; i < without_mark_.size() && !place; ++i) {
+      if (fits(found_[without_mark_[i]], mark)) place = without_mark_[i];
+    }
+    if (!place) {
+      begin(mark);  // its call was not recorded
       return;
     }
-    auto& waiting = without_mark_[trace_.parents[mark.node]];
-    for (auto at = waiting.begin(); at != waiting.end(); ++at) {
-      HostCommunication& call = found_[*at];
-      if (call.mark || call.what.kind != mark.kind || call.what.collective != mark.collective) {
-        continue;
-      }
-      if (call.what.first_tensor && mark.first_tensor &&
-          call.what.first_tensor->tensor != mark.first_tensor->tensor) {
-        continue;
-      }
-      call.mark = mark.node;
-      waiting.erase(at);
-      return;
-    }
-    begin(mark);
+    found_[*place].mark = mark.node;
+    std::erase(without_mark_, *place);
   }
 
   void name_group(HostCall& what) const {
@@ -111,7 +118,7 @@ class Grouping {
   const HostTrace& trace_;
   std::vector<HostCommunication> found_;
   std::map<uint32_t, uint32_t> by_node_;
-  std::map<uint32_t, std::vector<uint32_t>> without_mark_;  ///< by the node that called them
+  std::vector<uint32_t> without_mark_;
 };
 
 }  // namespace

@@ -18,9 +18,11 @@ struct HostCommunication {
   bool is_bucket = false;
 };
 
-/// By their nodes. A call c10d::allreduce_, the record_param_comms below it, and the mark gloo: or nccl:
-/// below it or beside it (which of these is a race between threads) are one; beside it, a mark is of the
-/// first call of the same collective and tensor that has none. Waits are none.
+/// By their nodes. A call c10d::allreduce_, the record_param_comms below it, and the back end's mark gloo:
+/// or nccl: are one. Gloo's threads put their marks anywhere: PyTorch takes what the calling thread does
+/// at that moment for the caller, and forgets one of its calls when the mark ends. So such a mark is of the call
+/// around it if that is of the same collective and tensor, else of the first such call before it that has
+/// no mark; and a call within another is one of its own. Waits are none.
 std::vector<HostCommunication> communications_of(const HostTrace& trace);
 
 /// Each communication and what is below it, by node: its place in the list above, or none.

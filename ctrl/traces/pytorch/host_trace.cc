@@ -25,7 +25,8 @@ constexpr const char* kProcessRoots[] = {"[pytorch|profiler|execution_graph|proc
                                          "[pytorch|profiler|execution_trace|process]"};
 constexpr const char* kThreadRoots[] = {"[pytorch|profiler|execution_graph|thread]",
                                         "[pytorch|profiler|execution_trace|thread]"};
-constexpr const char* kBackends[] = {"gloo:", "nccl:", "rccl:", "mpi:", "ucc:", "xccl:", "hccl:"};
+constexpr const char* kCpuBackends[] = {"gloo:", "mpi:", "ucc:"};
+constexpr const char* kGpuBackends[] = {"nccl:", "rccl:", "xccl:", "hccl:"};
 
 bool starts_as_one_of(const std::string& name, std::span<const char* const> words) {
   return std::any_of(words.begin(), words.end(),
@@ -39,7 +40,10 @@ HostNodeKind kind_of(const std::string& name, uint64_t scope) {
   if (name.find("process_group:init") != std::string::npos) return HostNodeKind::kProcessGroups;
   if (name.find("record_param_comms") != std::string::npos) return HostNodeKind::kRecord;
   if (name.starts_with("c10d::") && communication_of(name)) return HostNodeKind::kOperation;
-  if (starts_as_one_of(name, kBackends) && communication_of(name)) return HostNodeKind::kMark;
+  if ((communicates_on_cpu(name) || starts_as_one_of(name, kGpuBackends)) &&
+      communication_of(name)) {
+    return HostNodeKind::kMark;
+  }
   return scope == kUserScope ? HostNodeKind::kAnnotation : HostNodeKind::kOperator;
 }
 
@@ -300,6 +304,8 @@ std::string title_of(const HostNode& node) {
   titled.name = node.name;
   return title_of(titled);
 }
+
+bool communicates_on_cpu(const std::string& mark) { return starts_as_one_of(mark, kCpuBackends); }
 
 bool looks_like_host_trace(std::string_view beginning) {
   const auto has = [beginning](const char* key) {

@@ -95,6 +95,10 @@ struct HostTrace {
 /// nodes that call one another in a circle.
 Result<HostTrace> read_host_trace(std::istream& file, const std::string& name);
 
+/// Whether a mark's back end communicates within it, in a thread of its own: gloo:, mpi:, ucc:. Others
+/// start kernels.
+bool communicates_on_cpu(const std::string& mark);
+
 /// By a file's first bytes.
 bool looks_like_host_trace(std::string_view beginning);
 

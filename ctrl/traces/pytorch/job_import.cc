@@ -80,6 +80,7 @@ class Import {
       made.imported.by_number = traces.joined->by_number;
     }
     find_groups(made);
+    find_size(made);
     find_rank(made);
     return {};
   }
@@ -100,6 +101,15 @@ class Import {
     if (read.traces.device->ranks) read.ranks = read.traces.device->ranks;
     for (const DeviceCommunication& one : read.traces.device->communications) {
       if (!one.ranks.empty()) read.groups.try_emplace(one.group, one.ranks);
+    }
+  }
+
+  /// The traces say how many ranks the job has, or a communicator has one so high.
+  static void find_size(Read& read) {
+    for (const auto& [name, ranks] : read.groups) {
+      for (const uint32_t rank : ranks) {
+        if (rank < kMostRanks) read.ranks = std::max(read.ranks.value_or(0), rank + 1);
+      }
     }
   }
 

@@ -11,7 +11,6 @@ namespace understudy {
 namespace {
 
 constexpr uint32_t kNoPlace = ~uint32_t{0};
-constexpr const char* kCpuBackends[] = {"gloo:", "mpi:", "ucc:"};
 
 bool has(const std::string& name, const char* part) { return name.find(part) != std::string::npos; }
 
@@ -166,11 +165,8 @@ class RankBuilder {
 
   /// The time within a mark is that of the communication where the CPU carries it out.
   void take_mark(uint32_t mark, TraceNode& node) {
-    const std::string& name = nodes_[mark].name;
-    const bool on_cpu = std::any_of(std::begin(kCpuBackends), std::end(kCpuBackends),
-                                    [&name](const char* word) { return name.starts_with(word); });
     const auto& event = rank_.joined->operations[mark].event;
-    if (!on_cpu || !event) return;
+    if (!communicates_on_cpu(nodes_[mark].name) || !event) return;
     node.duration_us = static_cast<uint64_t>(rank_.device->events[*event].duration_ns / 1000);
     silent_[mark] = true;
   }

@@ -43,7 +43,7 @@ struct JoinedTraces {
 ///    kernels of NCCL pass over nccl:coalesced (find_parent_cpu_op, find_closest_op).
 /// 3. An operation after a gap of more than 1,000 us in its thread waits for the last operation that
 ///    began before it in any other thread, and so do those that follow up to the next gap
-///    (process_thread_inter_thread_order).
+///    (process_thread_inter_thread_order). Marks of back ends on the CPU are not operations here.
 /// 4. What follows, in its thread, a call that waits for a device or stream waits for the last kernel of
 ///    each stream that was started before that call and ended by its end. (Chakra takes these edges from
 ///    HTA's critical path; enforce_sync_dep, and convert_ctrl_dep_to_data_dep: only if the kernel began
@@ -51,8 +51,9 @@ struct JoinedTraces {
 /// An operation's own time is its event's less the union of events of its thread within it
 /// (chakra_device_trace_loader.py, calculate_exclusive_dur).
 ///
-/// Errors: the device trace is of another process, or nothing in it is of the host trace; two launches
-/// with one correlation.
+/// Errors: the device trace is of another process: by its number, or as nothing in it is of the host trace,
+/// or most numbers have other names there, or fewer than 9 in 10 nodes are found by name; two launches with
+/// one correlation.
 Result<JoinedTraces> join_traces(const HostTrace& host, const DeviceTrace& device);
 
 }  // namespace understudy

@@ -162,6 +162,27 @@ TEST(PyTorchHost, AMarkBelowOrBesideItsCallIsTheSameCommunication) {
       2u);
 }
 
+/// As PyTorch 1.13 records Gloo: a mark is below whatever the calling thread is in when it begins, and
+/// takes a call off the thread's stack when it ends.
+TEST(PyTorchHost, MarksOfOtherThreadsStandAnywhere) {
+  const auto found =
+      communications({all_reduce(3, 2, kTensor), host_node(4, 2, "aten::mm"), mark(5, 4, kTensor),
+                      all_reduce(6, 2, kOther), all_reduce(7, 6, kTensor), mark(8, 7, kOther),
+                      mark(9, 6, kTensor)});
+  ASSERT_EQ(found.size(), 3u);
+  EXPECT_EQ(found[0].mark, 4u);
+  EXPECT_EQ(found[1].mark, 7u);
+  EXPECT_EQ(found[2].mark, 8u);
+  // NCCL's stand in the calling thread, whatever they are named.
+  const auto barrier =
+      communications({host_node(3, 2, "c10d::barrier"),
+                      host_node(4, 3, "nccl:all_reduce_barrier",
+                                host_inputs("[" + kTensor + "]", "[\"Tensor(float)\"]"))});
+  ASSERT_EQ(barrier.size(), 1u);
+  EXPECT_EQ(barrier[0].what.collective, TraceCollective::kBarrier);
+  EXPECT_EQ(barrier[0].mark, 3u);
+}
+
 TEST(PyTorchHost, BytesAreThoseThatGoIn) {
   const auto bytes = [](const std::string& name, const std::string& values,
                         const std::string& types) {
