@@ -14,9 +14,9 @@ DATAPLANE_ORDER = [
     ["engine/send"], ["engine/network"], ["engine/receive"], ["engine"], ["port"],
     ["virtual_time", "runtime"],
 ]
-MODEL_ORDER = [["nccl", "iteration"], ["workload"], ["training", "simai", "traces"], ["schedule", "tuner"], ["inference", "predict"], ["plan"]]
+MODEL_ORDER = [["nccl", "iteration"], ["workload"], ["training", "simai", "traces", "partition"], ["schedule", "tuner"], ["inference", "predict"], ["plan"]]
 CTRL_ORDER = [
-    ["config", "report", "guest", "host_namespace"], ["config/toml"], ["config/read"], ["config/read/jobs"], ["topology", "schedule", "traces", "training", "simai"], ["traffic"], ["compile"], ["validity"],
+    ["config", "report", "guest", "host_namespace"], ["config/toml"], ["config/read"], ["config/read/jobs"], ["topology", "schedule", "traces", "training", "simai", "partition"], ["traffic"], ["compile"], ["validity"],
     ["peers"], ["peers/perftest", "peers/rdma_core", "peers/ring", "peers/nccl/bootstrap", "virtual_host"],
     ["peers/services", "peers/nccl/transport", "peers/torch_store"], ["peers/nccl"], ["peers/sockets"],
     ["shards"], ["network"], ["predict", "jobs/operations"], ["jobs"], ["jobs/nccl", "services"], ["run"], ["compare", "sweep"], ["cli"],

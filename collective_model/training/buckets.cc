@@ -92,7 +92,8 @@ std::vector<GradientBucket> chunk_units(const Transformer& model, const Parallel
 std::vector<GradientBucket> chunk_buckets(const Transformer& model, const Parallel& parallel,
                                           uint32_t stage, uint32_t chunk, double output_share) {
   const auto tensors = chunk_tensors(model, parallel, stage, chunk, output_share);
-  const uint64_t full = parallel.overlap_gradients ? bucket_parameters(parallel) : UINT64_MAX;
+  const bool cut = parallel.overlap_gradients || parallel.bucket > 0;
+  const uint64_t full = cut ? bucket_parameters(parallel) : UINT64_MAX;
   return fill_buckets(tensors, full, full);
 }
 

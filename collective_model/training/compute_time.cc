@@ -34,8 +34,15 @@ double value_seconds(double bytes, const TrainingGpu& gpu) {
   return bytes / (gpu.memory_bandwidth * gpu.memory_efficiency);
 }
 
+ChunkSeconds given(const GivenTimes& one, double times) {
+  return {times * one.forward, times * (one.backward - one.weight_gradient),
+          times * one.weight_gradient};
+}
+
 /// Of the output layer and the loss.
 ChunkSeconds of_output(const Transformer& model, const Parallel& parallel, const TrainingGpu& gpu) {
+  if (model.vocabulary == 0) return {};
+  if (gpu.output) return given(*gpu.output, 1);
   const double share = parallel.micro_batch / static_cast<double>(parallel.tp);
   const double flops = output_flops(model) * share;
   const double words = static_cast<double>(model.vocabulary) * model.hidden / parallel.tp;
@@ -62,6 +69,8 @@ std::optional<TrainingGpu> find_gpu(std::string_view name) {
 
 ChunkSeconds layer_seconds(const Transformer& model, const Parallel& parallel,
                            const TrainingGpu& gpu) {
+  const double layers = chunk_layers(model, parallel);
+  if (gpu.layer) return given(*gpu.layer, layers);
   const LayerFlops flops = layer_flops(model);
   const double share = parallel.micro_batch / static_cast<double>(parallel.tp);
   const double matrices = flops.matrices * share,
@@ -78,7 +87,6 @@ ChunkSeconds layer_seconds(const Transformer& model, const Parallel& parallel,
   if (parallel.recompute == Recompute::kFull) again = forward;
   // A fused kernel computes scores once more on its way back, as it keeps none.
   const double twice = model.fused_attention ? 2.5 * scores : 2 * scores;
-  const double layers = chunk_layers(model, parallel);
   return {.forward = layers * forward,
           .backward =
               layers * (again + 2 * values + seconds({matrices + twice, weights + 2 * kept}, gpu)),
@@ -100,10 +108,17 @@ ChunkSeconds chunk_seconds(const Transformer& model, const Parallel& parallel,
 
 double optimizer_seconds(const Transformer& model, const Parallel& parallel, const TrainingGpu& gpu,
                          uint32_t stage) {
-  const double held = static_cast<double>(rank_parameters(model, parallel, stage));
+  double held = static_cast<double>(rank_parameters(model, parallel, stage));
+  double known = 0;
+  if (gpu.layer_optimizer) {
+    const double layers = model.layers / parallel.pp;
+    held -= layers * static_cast<double>(layer_parameters(model).of_rank(parallel.tp));
+    known = layers * *gpu.layer_optimizer;
+  }
   const double own = parallel.zero > 0 ? held / parallel.dp : held;
   constexpr double kStates = 12;  // each read and written
-  return own * (parallel.gradient_bytes + 2 * kStates + kTrainedValueBytes) / gpu.memory_bandwidth;
+  return known +
+         own * (parallel.gradient_bytes + 2 * kStates + kTrainedValueBytes) / gpu.memory_bandwidth;
 }
 
 Result<ComputeTime> compute_time(const Transformer& model, const Parallel& parallel,

@@ -9,10 +9,22 @@
 // way back. That these times add up is what published iterations on A100 say (docs/results/workloads.md).
 #pragma once
 
+#include <optional>
+
 #include "collective_model/training/parallel.h"
 #include "collective_model/training/pipeline_time.h"
 
 namespace understudy {
+
+/// What was measured, in place of the roofline: seconds of one micro-batch on one GPU, its rank's share,
+/// without operations of tensor parallelism.
+struct GivenTimes {
+  double forward = 0;
+  double backward = 0;         ///< all of the way back, what is computed again included
+  double weight_gradient = 0;  ///< of that, where it can wait
+
+  bool operator==(const GivenTimes&) const = default;
+};
 
 struct TrainingGpu {
   double flops = 0;             ///< a second at most, of 2-byte values in dense matrices
@@ -23,6 +35,10 @@ struct TrainingGpu {
   double efficiency = 0.67;
   double memory_efficiency =
       0.8;  ///< share of memory_bandwidth, where values are computed one by one
+  std::optional<GivenTimes> layer = {};   ///< of one layer
+  std::optional<GivenTimes> output = {};  ///< of the output layer and the loss
+  /// Seconds of the optimizer's step on a GPU, over one layer's parameters as they are divided.
+  std::optional<double> layer_optimizer = {};
 };
 
 /// Names of the GPUs below, in a fixed order.
@@ -43,7 +59,8 @@ ChunkSeconds layer_seconds(const Transformer& model, const Parallel& parallel,
 ChunkSeconds chunk_seconds(const Transformer& model, const Parallel& parallel,
                            const TrainingGpu& gpu, uint32_t stage, uint32_t chunk);
 
-/// Adam's step on a GPU of this stage: bytes of gradients, moments and weights at the memory's rate.
+/// Adam's step on a GPU of this stage: bytes of gradients, moments and weights at the memory's rate; of layers
+/// what is given.
 double optimizer_seconds(const Transformer& model, const Parallel& parallel, const TrainingGpu& gpu,
                          uint32_t stage);
 

@@ -49,7 +49,7 @@ class GraphBuilder {
     roles_.emplace_back(kind == Family::kNorm ? parallel_.pp : kind == Family::kData ? 1 : 2);
     return static_cast<uint32_t>(out_.families.size()) - 1;
   }
-  bool has_ends() const { return parallel_.pp > 1 && model_.tied_embeddings; }
+  bool has_ends() const { return has_tied_ends(model_, parallel_); }
 
   uint32_t add_node(WorkloadNode node, NodeMark mark) {
     node.group = stage_;

@@ -78,8 +78,9 @@ StageMemory stage_memory(const Transformer& model, const Parallel& parallel, uin
   memory.activations = layer_activations(model, parallel) * chunk_layers(model, parallel) *
                        held_activations(steps).until_weight_gradient;
   const double values = tokens(model, parallel) * model.hidden / token_ranks(parallel);
-  if (stage == 0 && model.dropout) memory.ends += kMask * values * held(steps, 0);
-  if (stage + 1 == parallel.pp) {
+  const bool ends = model.vocabulary > 0;
+  if (stage == 0 && ends && model.dropout) memory.ends += kMask * values * held(steps, 0);
+  if (stage + 1 == parallel.pp && ends) {
     const double logits = kLogit * tokens(model, parallel) * model.vocabulary / parallel.tp;
     memory.ends += (2 * kTrainedValueBytes * values + logits) * held(steps, parallel.chunks - 1);
   }

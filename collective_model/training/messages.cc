@@ -45,6 +45,9 @@ class StageMessages {
     return stage_ + 1 == parallel_.pp && chunk + 1 == parallel_.chunks;
   }
 
+  /// An embedding and an output layer.
+  bool has_ends() const { return model_.vocabulary > 0; }
+
   void begin(MessagePhase::Kind kind, uint32_t chunk = 0, uint64_t times = 1) {
     phases_.push_back({kind, chunk, times, {}});
   }
@@ -80,7 +83,7 @@ class StageMessages {
 
   void forward(uint32_t chunk) {
     if (!first(chunk)) pipeline(Transfer::kReceive, "activations");
-    if (first(chunk)) {
+    if (first(chunk) && has_ends()) {
       tensor(parallel_.sequence_parallel ? Transfer::kReduceScatter : Transfer::kAllReduce,
              "embedding", values_);
     }
@@ -91,6 +94,7 @@ class StageMessages {
     }
     layers_forward("attention, network");
     if (!last(chunk)) return pipeline(Transfer::kSend, "activations");
+    if (!has_ends()) return;
     if (parallel_.sequence_parallel) tensor(Transfer::kAllGather, "output layer", values_);
     // The greatest logit, the one that is right, the sum of exponentials: fp32 of each token.
     tensor(Transfer::kAllReduce, "loss", 4.0 * parallel_.micro_batch * model_.sequence, 3);
@@ -99,10 +103,10 @@ class StageMessages {
   void backward(uint32_t chunk) {
     if (!last(chunk)) {
       pipeline(Transfer::kReceive, "gradients of activations");
-    } else if (parallel_.sequence_parallel) {
+    } else if (has_ends() && parallel_.sequence_parallel) {
       saved("output layer's saved input");
       tensor(Transfer::kReduceScatter, "output layer's input", values_);
-    } else {
+    } else if (has_ends()) {
       tensor(Transfer::kAllReduce, "output layer's input", values_);
     }
     if (parallel_.zero == 3)
@@ -126,7 +130,7 @@ class StageMessages {
     } else if (parallel_.zero == 2) {
       data(Transfer::kReduceScatter, "gradients", gradient * (layer_ * layers_ + ends_of(chunk)));
     }
-    if (first(chunk) && parallel_.sequence_parallel) {
+    if (first(chunk) && has_ends() && parallel_.sequence_parallel) {
       tensor(Transfer::kAllGather, "embedding", values_);
     }
     if (!first(chunk)) pipeline(Transfer::kSend, "gradients of activations");
@@ -143,7 +147,7 @@ class StageMessages {
     if (parallel_.zero == 0) data(Transfer::kAllReduce, "gradients", gradient * held_);
     if (parallel_.zero == 1) data(Transfer::kReduceScatter, "gradients", gradient * held_);
     const bool end = stage_ == 0 || stage_ + 1 == parallel_.pp;
-    if (end && parallel_.pp > 1 && model_.tied_embeddings) {
+    if (end && has_tied_ends(model_, parallel_)) {
       const double words = static_cast<double>(model_.vocabulary) * model_.hidden / parallel_.tp;
       add({Group::kPipeline, Transfer::kAllReduce, "gradients of the tied embedding",
            gradient * words, 1});

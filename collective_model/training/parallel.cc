@@ -72,6 +72,10 @@ uint32_t chunk_layers(const Transformer& model, const Parallel& parallel) {
   return model.layers / (parallel.pp * parallel.chunks);
 }
 
+bool has_tied_ends(const Transformer& model, const Parallel& parallel) {
+  return parallel.pp > 1 && model.tied_embeddings && model.vocabulary > 0;
+}
+
 EndParameters end_parameters(const Transformer& model, const Parallel& parallel, uint32_t stage) {
   EndParameters ends;
   if (stage == 0) ends.first = embedding_parameters(model).of_rank(parallel.tp);

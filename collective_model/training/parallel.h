@@ -54,6 +54,8 @@ std::vector<Misfit> misfits(const Transformer& model, const Parallel& parallel);
 Pipeline pipeline_of(const Parallel& parallel);
 /// Layers of one chunk of one stage.
 uint32_t chunk_layers(const Transformer& model, const Parallel& parallel);
+/// Whether first and last stage each have the embedding that the output layer uses again.
+bool has_tied_ends(const Transformer& model, const Parallel& parallel);
 /// What a GPU of this stage holds besides layers, undivided by ZeRO.
 struct EndParameters {
   uint64_t first = 0;  ///< on the first stage: the embedding

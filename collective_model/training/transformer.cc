@@ -107,10 +107,12 @@ Parameters layer_parameters(const Transformer& model) {
 
 Parameters embedding_parameters(const Transformer& model) {
   const uint64_t h = model.hidden;
+  if (model.vocabulary == 0) return {};
   return {model.vocabulary * h, model.positions ? model.sequence * h : 0};
 }
 
 Parameters output_parameters(const Transformer& model) {
+  if (model.vocabulary == 0) return {};
   const uint64_t words = model.vocabulary * uint64_t{model.hidden};
   return {model.tied_embeddings ? 0 : words, norm_parameters(model)};
 }

@@ -16,11 +16,11 @@ namespace understudy {
 struct Transformer {
   uint32_t layers = 1;
   uint32_t hidden = 1;
-  uint32_t heads = 1;         ///< of queries; divides hidden
-  uint32_t kv_groups = 1;     ///< heads of keys and values; divides heads
-  uint32_t feed_forward = 4;  ///< width of the network in the middle
-  bool gated = false;         ///< SwiGLU: three matrices in place of two
-  uint32_t vocabulary = 1;
+  uint32_t heads = 1;           ///< of queries; divides hidden
+  uint32_t kv_groups = 1;       ///< heads of keys and values; divides heads
+  uint32_t feed_forward = 4;    ///< width of the network in the middle
+  bool gated = false;           ///< SwiGLU: three matrices in place of two
+  uint32_t vocabulary = 1;      ///< 0: layers alone, without embeddings, output layer and loss
   uint32_t sequence = 1;        ///< tokens
   bool tied_embeddings = true;  ///< the output layer is the word embedding once more
   bool biases = true;           ///< of all matrices of the layers

@@ -22,9 +22,9 @@ void add_check(CLI::App& app, int& status) {
     const auto config = load_with_model(*path);
     if (!config) return;
     if (config->training && config->nodes.empty()) {
-      std::printf("%s: good: a training job on %llu GPUs without nodes, for workload show only\n",
-                  path->c_str(),
-                  static_cast<unsigned long long>(config->training->parallel.gpus()));
+      std::printf("%s: good: a training job on %llu GPUs without nodes, for workload show %s\n",
+                  path->c_str(), static_cast<unsigned long long>(config->training->parallel.gpus()),
+                  config->training->operations ? "and predict" : "only");
       status = kExitOk;
       return;
     }

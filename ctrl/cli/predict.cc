@@ -18,22 +18,31 @@ struct PredictArguments {
   bool why = false, json = false, strict = false;
 };
 
+int print_training(const Config& config, const PredictArguments& arguments,
+                   const Result<TrainingReport>& prediction,
+                   const std::vector<ValidityLine>& validity) {
+  if (!prediction) {
+    std::fprintf(stderr, "%s\n", prediction.error().text.c_str());
+    return kExitBadInput;
+  }
+  const std::string text = arguments.json ? training_prediction_json(config, *prediction, validity)
+                                          : training_table(*prediction) + validity_text(validity);
+  std::fputs(text.c_str(), stdout);
+  return strict_status(validity, arguments.strict, kExitOk);
+}
+
 int run_training(const Config& config, const PredictArguments& arguments) {
+  if (config.training->operations) {
+    return print_training(config, arguments, predict_given_operations(config),
+                          given_operations_validity(config));
+  }
   const auto topology = build_topology(config);
   if (!topology) {
     std::fputs(describe(topology.error()).c_str(), stderr);
     return kExitBadInput;
   }
-  const auto prediction = predict_training(config, *topology);
-  if (!prediction) {
-    std::fprintf(stderr, "%s\n", prediction.error().text.c_str());
-    return kExitBadInput;
-  }
-  const std::vector<ValidityLine> validity = training_validity(config, *topology);
-  const std::string text = arguments.json ? training_prediction_json(config, *prediction, validity)
-                                          : training_table(*prediction) + validity_text(validity);
-  std::fputs(text.c_str(), stdout);
-  return strict_status(validity, arguments.strict, kExitOk);
+  return print_training(config, arguments, predict_training(config, *topology),
+                        training_validity(config, *topology));
 }
 
 int run_traces(const Config& config, const PredictArguments& arguments) {

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "ctrl/cli/commands.h"
+#include "ctrl/cli/workload_partition.h"
 #include "ctrl/cli/workload_simai.h"
 #include "ctrl/training/training_summary.h"
 
@@ -51,6 +52,7 @@ void add_workload(CLI::App& app, int& status) {
   add_workload_simai(*command, status);
   add_workload_traces(*command, status);
   add_workload_import(*command, status);
+  add_workload_partition(*command, status);
 }
 
 }  // namespace understudy

@@ -26,14 +26,24 @@ class Planner {
 
   Result<TrainingPlan> run() {
     TRY(check());
+    return made(config_.nodes.front().gpus);
+  }
+
+  Result<TrainingPlan> run_without_nodes() {
+    TRY(check_gpu());
+    TRY(check_steps());
+    return made(parallel_.tp);
+  }
+
+ private:
+  Result<TrainingPlan> made(uint32_t gpus_per_node) const {
     TrainingPlan plan;
-    plan.places = TrainingPlaces(parallel_, config_.nodes.front().gpus);
+    plan.places = TrainingPlaces(parallel_, gpus_per_node);
     plan.times = TRY(times(plan.places));
     plan.graph = iteration_graph(model_, parallel_, plan.times, training_.iterations);
     return plan;
   }
 
- private:
   Error error(unsigned line, const std::string& text) const {
     return {config_.path + ":" + std::to_string(line) + ": " + text};
   }
@@ -41,11 +51,19 @@ class Planner {
     return tl::unexpected(error(line, text));
   }
 
+  Result<void> check_gpu() const {
+    if (training_.gpu) return {};
+    return no(training_.line,
+              "model: its times need a [gpu]: a preset, or flops, memory and "
+              "memory_bandwidth");
+  }
+
   Result<void> check() const {
-    if (!training_.gpu) {
-      return no(training_.line,
-                "model: its times need a [gpu]: a preset, or flops, memory and "
-                "memory_bandwidth");
+    TRY(check_gpu());
+    if (training_.operations) {
+      return no(training_.operations_line,
+                "operations: what they take is given, and nothing is carried out on nodes: this is "
+                "for predict alone");
     }
     TRY(check_nodes());
     TRY(check_steps());
@@ -161,7 +179,10 @@ class Planner {
       }
       for (const TrainingMessage& message : phase.messages) {
         if (message.group != TrainingGroup::kTensor || message.beside) continue;
-        const Duration one = inside_time(config_, message.transfer, message.bytes, parallel_.tp);
+        const Duration one =
+            training_.operations
+                ? training_.operations->tensor.of(message.transfer, message.bytes, parallel_.tp)
+                : inside_time(config_, message.transfer, message.bytes, parallel_.tp);
         (forward ? out.forward : out.backward) += one * static_cast<int64_t>(message.count);
       }
     }
@@ -201,6 +222,10 @@ Duration inside_time(const Config& config, TrainingTransfer transfer, double byt
                                ? Duration()
                                : rounded(each * steps * 8 / static_cast<double>(way->rate.bps()));
   return passing + way->latency * steps;
+}
+
+Result<TrainingPlan> plan_without_nodes(const Config& config) {
+  return Planner(config).run_without_nodes();
 }
 
 Result<TrainingPlan> plan_training(const Config& config) { return Planner(config).run(); }

@@ -49,6 +49,10 @@ struct TrainingPlan {
 /// What a message within a node takes, of so many bytes; an operation of `ranks` GPUs there, as a ring.
 Duration inside_time(const Config& config, TrainingTransfer transfer, double bytes, uint32_t ranks);
 
+/// As plan_training(), with [operations] in place of nodes; each GPU group of a stage and replica is a node of
+/// its own, which has no name.
+Result<TrainingPlan> plan_without_nodes(const Config& config);
+
 /// `config` has a [model]. Errors, with their lines: what such a job needs and the configuration does
 /// not say, and what cannot be carried out yet.
 Result<TrainingPlan> plan_training(const Config& config);

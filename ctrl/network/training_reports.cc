@@ -28,7 +28,7 @@ TrainingReport training_report(const Config& config, const TrainingJob& job) {
   report.critical = critical_path(job.plan.graph, *job.workload);
   for (const CriticalStretch& stretch : report.critical) {
     const NodeId node = job.plan.places.node(stretch.stage, stretch.replica);
-    report.critical_nodes.push_back(config.nodes[node].name);
+    report.critical_nodes.push_back(config.nodes.empty() ? "" : config.nodes[node].name);
   }
   report.iterations = iteration_results(job.plan.graph, *job.workload);
   return report;

@@ -120,6 +120,36 @@ Result<TrainingReport> predict_training(const Config& config, const Topology& to
   return Predictor(config, topology).run();
 }
 
+Result<TrainingReport> predict_given_operations(const Config& config) {
+  const Parallel& parallel = config.training->parallel;
+  const GivenOperations& given = *config.training->operations;
+  TrainingPlan plan = TRY(plan_without_nodes(config));
+  const auto times = [&](const TrainingFamily& family) {
+    using Kind = TrainingFamily::Kind;
+    const bool replicas = family.kind == Kind::kData;
+    std::vector<ClosedTime> out;
+    for (const FamilyOperation& operation : family.operations) {
+      const OperationTimes& times = replicas ? given.data : given.pipeline;
+      const Duration time = family.kind == Kind::kNorm
+                                ? given.norm()
+                                : times.of(operation.transfer, static_cast<double>(operation.bytes),
+                                           replicas ? parallel.dp : 2);
+      out.push_back({time, Duration()});
+    }
+    return out;
+  };
+  const auto job = close_training(config, std::move(plan), times);
+  job->workload->begin();
+  TrainingReport out = training_report(config, *job);
+  out.source = "given";
+  out.nodes = 0;
+  return out;
+}
+
+std::vector<ValidityLine> given_operations_validity(const Config& config) {
+  return given_training_validity(config);
+}
+
 std::vector<ValidityLine> training_validity(const Config& config, const Topology& topology) {
   return predicted_training_validity(config, topology.choice == RouteChoice::kEcmp);
 }

@@ -18,8 +18,12 @@ namespace understudy {
 /// plan_training().
 Result<TrainingReport> predict_training(const Config& config, const Topology& topology);
 
+/// `config` has a [model] and [operations]: no nodes. Errors: as plan_without_nodes().
+Result<TrainingReport> predict_given_operations(const Config& config);
+
 /// How far to trust it.
 std::vector<ValidityLine> training_validity(const Config& config, const Topology& topology);
+std::vector<ValidityLine> given_operations_validity(const Config& config);
 
 std::string training_prediction_json(const Config& config, const TrainingReport& prediction,
                                      const std::vector<ValidityLine>& validity);

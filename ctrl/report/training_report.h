@@ -11,7 +11,7 @@ namespace understudy {
 
 struct TrainingReport {
   std::string
-      source;  ///< how operations between nodes were carried out: "packet", "flow", "closed form"
+      source;  ///< how operations between nodes were carried out: "packet", "flow", "closed form", "given"
   uint64_t gpus = 0, nodes = 0;
   uint32_t tp = 1, pp = 1, dp = 1;
   uint64_t micro_batches = 1;
@@ -22,7 +22,7 @@ struct TrainingReport {
   std::vector<IterationResult> iterations;
   /// Of the last iteration: what its end waited for; names of the nodes of kCompute and kTensor.
   std::vector<CriticalStretch> critical;
-  std::vector<std::string> critical_nodes;  ///< beside it
+  std::vector<std::string> critical_nodes;  ///< beside it; empty texts where there are no nodes
 };
 
 }  // namespace understudy

@@ -12,6 +12,7 @@ std::string milliseconds(Duration time) { return format_text("%.3f", time.second
 
 std::string how(const TrainingReport& training) {
   if (training.source == "packet") return "packet by packet";
+  if (training.source == "given") return "as [operations] gives them";
   return training.source == "flow" ? "as max-min fair rates" : "by closed forms";
 }
 
@@ -25,8 +26,8 @@ std::string parts_line(const std::string& name, const IterationParts& parts) {
 
 std::string stretch_text(const CriticalStretch& stretch, const std::string& node) {
   const std::string stage = std::to_string(stretch.stage);
-  const std::string where =
-      "stage " + stage + ", replica " + std::to_string(stretch.replica) + " (" + node + ")";
+  const std::string where = "stage " + stage + ", replica " + std::to_string(stretch.replica) +
+                            (node.empty() ? "" : " (" + node + ")");
   switch (stretch.what) {
     case CriticalStretch::What::kCompute:
       return "computing of " + where;
@@ -63,12 +64,14 @@ std::string critical_lines(const TrainingReport& training, Duration took) {
 }  // namespace
 
 std::string training_table(const TrainingReport& training) {
-  std::string text = "# training: " + count_text(training.gpus, "GPU") + " on " +
-                     count_text(training.nodes, "node") + ", TP " + std::to_string(training.tp) +
-                     ", PP " + std::to_string(training.pp) + ", DP " + std::to_string(training.dp) +
-                     ", " + std::to_string(training.micro_batches) +
+  const bool nodes = training.source != "given";
+  std::string text = "# training: " + count_text(training.gpus, "GPU") +
+                     (nodes ? " on " + count_text(training.nodes, "node") : "") + ", TP " +
+                     std::to_string(training.tp) + ", PP " + std::to_string(training.pp) + ", DP " +
+                     std::to_string(training.dp) + ", " + std::to_string(training.micro_batches) +
                      (training.micro_batches == 1 ? " micro-batch" : " micro-batches") +
-                     "; operations between nodes " + how(training) + "\n";
+                     (nodes ? "; operations between nodes " : "; operations ") + how(training) +
+                     "\n";
   text += format_text("# %9s %12s %14s %14s %10s\n", "iteration", "time(ms)", "tokens/s",
                       "TFLOP/s a GPU", "of peak");
   for (size_t i = 0; i < training.iterations.size(); ++i) {

@@ -152,11 +152,15 @@ std::string time_text(const TrainingConfig& training, const TrainingSummary& sum
   if (!summary.time) return "compute time: not known, without [gpu]\n";
   const ComputeTime& time = *summary.time;
   const double gpus = static_cast<double>(training.parallel.gpus());
-  return "compute time  " + duration_text(time.all()) +
-         format_text(
-             ", if matrices reach %.3g of the GPU's FLOP/s and values %.3g of its memory's rate: "
-             "pipeline ",
-             training.gpu->efficiency, training.gpu->memory_efficiency) +
+  const TrainingGpu& gpu = *training.gpu;
+  std::string how = gpu.layer ? ", with the layers' times of [gpu]" : "";
+  if (!gpu.layer || (!gpu.output && training.model.vocabulary > 0)) {
+    how += format_text(
+        ", %sif matrices reach %.3g of the GPU's FLOP/s and values %.3g of its "
+        "memory's rate",
+        gpu.layer ? "and of the output layer " : "", gpu.efficiency, gpu.memory_efficiency);
+  }
+  return "compute time  " + duration_text(time.all()) + how + ": pipeline " +
          duration_text(time.pipeline) +
          format_text(", in which stages wait %.2f %%", 100 * time.bubble) + ", optimizer " +
          duration_text(time.optimizer) +

@@ -31,9 +31,17 @@ void add_predicted(ValidityLines& lines, const Config& config, bool drawn) {
 void add_training(ValidityLines& lines, const Config& config) {
   if (!config.training || !config.training->gpu) return;
   const TrainingConfig& training = *config.training;
-  lines.add("roofline", "computing is a roofline: matrices reach " +
-                            decimal_text(training.gpu->efficiency * 100, 1) +
-                            " % of the GPU's peak, which is assumed ([gpu] efficiency)");
+  const TrainingGpu& gpu = *training.gpu;
+  const std::string reach = "matrices reach " + decimal_text(gpu.efficiency * 100, 1) +
+                            " % of the GPU's peak, which is assumed ([gpu] efficiency)";
+  if (!gpu.layer) {
+    lines.add("roofline", "computing is a roofline: " + reach);
+  } else {
+    lines.add("given-times", "layers compute as long as [gpu] says");
+    if (!gpu.output && training.model.vocabulary > 0) {
+      lines.add("roofline", "the output layer is a roofline: " + reach);
+    }
+  }
   double most = 0;
   uint32_t fullest = 0;
   for (uint32_t stage = 0; stage < training.parallel.pp; ++stage) {
@@ -53,6 +61,14 @@ void add_traces(ValidityLines& lines, const Config& config) {
   lines.add("recorded", config.workload->system
                             ? "computing is what the traces and the system file say of it"
                             : "computing takes what the traces have recorded, on their own GPUs");
+}
+
+std::vector<ValidityLine> given_training_validity(const Config& config) {
+  ValidityLines lines;
+  add_training(lines, config);
+  lines.add("given-operations",
+            "operations take what [operations] says, whatever else goes on at the same time");
+  return lines.take(0);
 }
 
 std::vector<ValidityLine> predicted_training_validity(const Config& config, bool drawn) {

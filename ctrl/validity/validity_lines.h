@@ -22,6 +22,8 @@ inline constexpr std::array kValidityIds =
         {"calibration", ValidityKind::kLimit},
         {"machine", ValidityKind::kLimit},
         {"roofline", ValidityKind::kLimit},
+        {"given-times", ValidityKind::kLimit},
+        {"given-operations", ValidityKind::kLimit},
         {"recorded", ValidityKind::kLimit},
         {"nvls", ValidityKind::kLimit},
         {"nvswitch", ValidityKind::kLimit},

@@ -1,4 +1,5 @@
-// [model], [parallel] and [gpu]: what is trained, how it is divided, and on what.
+// [model], [parallel] and [gpu]: what is trained, how it is divided, and on what. [operations]:
+// read_model_times.cc.
 #include <charconv>
 #include <cmath>
 #include <numeric>
@@ -54,7 +55,7 @@ void read_shape(TableReader& table, Transformer& model) {
   read_integer(table, "kv_groups", 1, kMostWidth, model.kv_groups);
   if (own_hidden) model.feed_forward = 4 * model.hidden;
   read_integer(table, "feed_forward", 1, 4 * kMostWidth, model.feed_forward);
-  read_integer(table, "vocabulary", 1, kMostTokens, model.vocabulary);
+  read_integer(table, "vocabulary", 0, kMostTokens, model.vocabulary);
   read_integer(table, "sequence", 1, kMostTokens, model.sequence);
   read_flag(table, "gated", model.gated);
   read_flag(table, "tied_embeddings", model.tied_embeddings);
@@ -172,6 +173,8 @@ void read_gpu(const TomlNode& toml, ReadContext& context, TrainingConfig& traini
                 gpu.memory_bandwidth);
   read_share(table, "efficiency", "flops", gpu.efficiency);
   read_share(table, "memory_efficiency", "memory_bandwidth", gpu.memory_efficiency);
+  table.any("table");  // read once the division is known to fit
+  read_given_times(table, context, training, gpu);
   read_slow(table, "gpu", context, training.slow);
   table.finish();
   training.gpu = gpu;
@@ -184,8 +187,10 @@ void read_model(TableReader& root, ReadContext& context) {
   const TomlNode* model = root.table("model");
   const TomlNode* parallel = root.table("parallel");
   const TomlNode* gpu = root.table("gpu");
+  const TomlNode* operations = root.table("operations");
   if (model == nullptr) {
-    for (const auto& [key, toml] : {std::pair{"parallel", parallel}, std::pair{"gpu", gpu}}) {
+    for (const auto& [key, toml] : {std::pair{"parallel", parallel}, std::pair{"gpu", gpu},
+                                    std::pair{"operations", operations}}) {
       if (toml == nullptr) continue;
       root.error(toml->line, key, "[" + std::string(key) + "] without [model]",
                  "[model] says what is trained");
@@ -217,12 +222,23 @@ void read_model(TableReader& root, ReadContext& context) {
   name_sender(division, context, training.sender, "[model]", all);
   division.finish();
   if (gpu != nullptr) read_gpu(*gpu, context, training);
+  if (operations != nullptr) {
+    read_operations(*operations, context, training);
+    if (!context.config.nodes.empty()) {
+      root.error(operations->line, "operations", "[operations] beside [[node]]s",
+                 "it is in place of nodes and their network");
+    }
+  }
   if (context.errors.size() > errors) return;
   for (const Misfit& misfit : misfits(training.model, training.parallel)) {
     TableReader& table = misfit.table == "model" ? shape : division;
     const TomlNode* value = table.any(misfit.key);
     table.error(value != nullptr ? value->line : table.line(), misfit.key,
                 std::to_string(misfit.found), misfit.why);
+  }
+  if (training.gpu && context.errors.size() == errors) {
+    TableReader table(*gpu, "gpu", context.errors);
+    if (const auto name = table.text("table")) read_operator_table(table, context, *name, training);
   }
   context.config.training = training;
 }

@@ -143,8 +143,16 @@ void read_jobs(TableReader& root, ReadContext& context);
 void read_nccl(TableReader& root, ReadContext& context);
 /// [[traffic]]; after the controls and nodes.
 void read_traffic(TableReader& root, ReadContext& context);
-/// [model], [parallel] and [gpu].
+/// [model], [parallel], [gpu] and [operations].
 void read_model(TableReader& root, ReadContext& context);
+/// Of [gpu]: times that were measured.
+void read_given_times(TableReader& gpu, ReadContext& context, TrainingConfig& training,
+                      TrainingGpu& out);
+/// The file that [gpu] table names; of a model and a division that fit.
+void read_operator_table(TableReader& gpu, ReadContext& context, const Located<std::string>& name,
+                         TrainingConfig& training);
+/// [operations].
+void read_operations(const TomlNode& toml, ReadContext& context, TrainingConfig& training);
 /// [workload].
 void read_workload(TableReader& root, ReadContext& context);
 /// Nodes whose GPUs are slower, of the key slow: how many times as long they compute.

@@ -50,7 +50,7 @@ Json training_report_json(const TrainingReport& training) {
     Json one = {{"what", what}, {"stage", stretch.stage}, {"length_ps", stretch.length.ps()}};
     if (stretch.what <= CriticalStretch::What::kTensor) {
       one["replica"] = stretch.replica;
-      one["node"] = training.critical_nodes[i];
+      if (!training.critical_nodes[i].empty()) one["node"] = training.critical_nodes[i];
     } else if (stretch.to != stretch.stage) {
       one["to"] = stretch.to;
     }

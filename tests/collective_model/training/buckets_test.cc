@@ -123,6 +123,8 @@ TEST(Buckets, AreFullByMegatronsRuleOrAsTold) {
   }
   parallel.overlap_gradients = false;
   EXPECT_EQ(chunk_buckets(model, parallel, 0, 0, 0).size(), 1U);
+  parallel.bucket = rank_parameters(model, parallel, 0) / 4;
+  EXPECT_GT(chunk_buckets(model, parallel, 0, 0, 0).size(), 1U);
 }
 
 }  // namespace

@@ -134,5 +134,38 @@ TEST(TrainingTime, GpusAreFoundByTheirNames) {
   EXPECT_FALSE(find_gpu("h101"));
 }
 
+/// 8 layers on 2 stages, 12 micro-batches: the stage with the output layer is the slower one.
+TEST(TrainingTime, GivenTimesAreInsteadOfTheRoofline) {
+  const Transformer model = gpt(8, 2048);
+  const Parallel parallel{.pp = 2, .global_batch = 12};
+  TrainingGpu gpu = kFastMemory;
+  gpu.layer = GivenTimes{1e-3, 3e-3, 1e-3};
+  gpu.output = GivenTimes{0.5e-3, 1.5e-3, 0};
+  gpu.layer_optimizer = 2e-3;
+  const ChunkSeconds layers = layer_seconds(model, parallel, gpu);
+  EXPECT_DOUBLE_EQ(layers.forward, 4e-3);
+  EXPECT_DOUBLE_EQ(layers.backward, 8e-3);
+  EXPECT_DOUBLE_EQ(layers.weight_gradient, 4e-3);
+  const ChunkSeconds last = chunk_seconds(model, parallel, gpu, 1, 0);
+  EXPECT_DOUBLE_EQ(last.forward, 4.5e-3);
+  EXPECT_DOUBLE_EQ(last.backward, 9.5e-3);
+  const auto time = compute_time(model, parallel, gpu);
+  ASSERT_TRUE(time);
+  EXPECT_EQ(time->busiest, Duration::us(12 * (4500 + 9500 + 4000)));
+  // The embedding's step is by its bytes, which this memory moves in no time.
+  EXPECT_NEAR(time->optimizer.seconds(), 4 * 2e-3, 1e-9);
+}
+
+TEST(TrainingTime, LayersAloneHaveNoOutputLayer) {
+  Transformer model = gpt(8, 2048);
+  model.vocabulary = 0;
+  const Parallel parallel{.pp = 4, .global_batch = 12};
+  const auto time = compute_time(model, parallel, kFastMemory);
+  ASSERT_TRUE(time);
+  EXPECT_DOUBLE_EQ(time->bubble, 3.0 / 15);
+  EXPECT_DOUBLE_EQ(chunk_seconds(model, parallel, kFastMemory, 3, 0).forward,
+                   layer_seconds(model, parallel, kFastMemory).forward);
+}
+
 }  // namespace
 }  // namespace understudy

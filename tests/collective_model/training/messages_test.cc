@@ -188,5 +188,21 @@ TEST(TrainingMessages, OneGpuSendsNothing) {
   EXPECT_TRUE(stage_messages(small(), {.global_batch = 4}, 0).empty());
 }
 
+/// 4 l m/p all-reduces and nothing else; no weights are tied between stages.
+TEST(TrainingMessages, LayersAloneHaveNoEnds) {
+  Transformer model = small();
+  model.vocabulary = 0;
+  Parallel parallel{.tp = 8, .pp = 4, .micro_batch = 2, .global_batch = 12};
+  for (const uint32_t stage : {0U, 3U}) {
+    const auto phases = stage_messages(model, parallel, stage);
+    EXPECT_EQ(traffic_of(phases, parallel, kTensor).operations, 4U * 16 * 6 / 4);
+    EXPECT_EQ(count(phases, kTensor, kAllReduce, kValues), 4U * 16 * 6 / 4);
+    EXPECT_EQ(traffic_of(phases, parallel, kPipeline).operations, 2U * 6);
+  }
+  parallel.sequence_parallel = true;
+  const auto phases = stage_messages(model, parallel, 0);
+  EXPECT_EQ(count(phases, kTensor, kReduceScatter, kValues), 4U * 16 * 6 / 4);
+}
+
 }  // namespace
 }  // namespace understudy

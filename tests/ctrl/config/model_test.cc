@@ -87,6 +87,114 @@ TEST(ConfigModel, TheReferenceShowsEveryKey) {
   EXPECT_DOUBLE_EQ(result->training->gpu->memory_bandwidth, 2.039e12);
   EXPECT_EQ(result->training->gpu->efficiency, 0.6);
   EXPECT_EQ(result->training->gpu->memory_efficiency, 0.75);
+  EXPECT_EQ(result->training->gpu->layer, (GivenTimes{5e-3, 11e-3, 4.5e-3}));
+  EXPECT_EQ(result->training->gpu->output, (GivenTimes{3e-3, 6e-3, 3e-3}));
+  EXPECT_EQ(result->training->gpu->layer_optimizer, 150e-6);
+}
+
+std::string table_job(const std::string& gpu) {
+  return with(
+      "[model]\nlayers = 2\nhidden = 64\nheads = 4\nvocabulary = 128\nsequence = 32\n"
+      "[parallel]\ntp = 2\nmicro_batch = 3\n[gpu]\npreset = \"a100\"\ntable = \"t\"\n" +
+      gpu);
+}
+
+ConfigResult with_table(const std::string& table, const std::string& gpu = "") {
+  return load_config_text(table_job(gpu), "f", [&](const std::string& path, size_t) {
+    EXPECT_EQ(path, "t");
+    return tl::expected<std::string, ConfigError>(table);
+  });
+}
+
+/// 96 tokens of 64 values on two ranks: 7 rows forward, of which two stand twice.
+constexpr const char* kOperators =
+    "# mine\noperator,shape,type,time\n"
+    "gemm,96,64,96,bf16,10us\ngemm,96,96,64,bf16,11us\ngemm,64,96,96,bf16,12us\n"
+    "gemm,96,32,64,bf16,20us\ngemm,96,64,32,bf16,21us\ngemm,32,96,64,fp16,22us\n"
+    "gemm,96,64,128,bf16,30us\ngemm,96,128,64,bf16,31us\ngemm,64,96,128,bf16,32us\n"
+    "gemm,128,96,64,bf16,42us\n"
+    "attention,3,2,2,32,16,bf16,100us\nattention_backward,3,2,2,32,16,bf16,200us\n"
+    "norm,96,64,bf16,1us\nnorm_backward,96,64,bf16,2us\n"
+    "add,96,64,bf16,3us\nadd_backward,96,64,bf16,4us\n"
+    "activation,96,128,bf16,5us\nactivation_backward,96,128,bf16,6us\n"
+    "norm,96,64,fp32,999us\n";
+constexpr const char* kOutput =
+    "gemm,96,64,64,bf16,50us\ngemm,64,96,64,bf16,52us\nloss,96,64,bf16,7us\n"
+    "loss_backward,96,64,bf16,8us\n";
+
+TEST(ConfigModel, ALayerTakesTheSumOfItsOperators) {
+  const ConfigResult result = with_table(std::string(kOperators) + kOutput);
+  ASSERT_TRUE(result) << describe(result.error());
+  const TrainingGpu& gpu = *result->training->gpu;
+  ASSERT_TRUE(gpu.layer && gpu.output);
+  // The network: 30 us up, and down, whose shape is that of the gradient of what goes up.
+  EXPECT_NEAR(gpu.layer->forward, (10 + 20 + 30 + 31 + 100 + 2 * (1 + 3) + 5) * 1e-6, 1e-12);
+  EXPECT_NEAR(gpu.layer->weight_gradient, (12 + 22 + 32 + 42) * 1e-6, 1e-12);
+  EXPECT_NEAR(gpu.layer->backward - gpu.layer->weight_gradient,
+              (11 + 21 + 31 + 30 + 200 + 2 * (2 + 4) + 6) * 1e-6, 1e-12);
+  EXPECT_NEAR(gpu.output->forward, (50 + 7) * 1e-6, 1e-12);
+  EXPECT_NEAR(gpu.output->backward, (50 + 52 + 8) * 1e-6, 1e-12);
+}
+
+TEST(ConfigModel, OperatorsThatAreMissingAreNamed) {
+  const auto errors = [](const std::string& table, const std::string& gpu = "") {
+    const ConfigResult result = with_table(table, gpu);
+    return result ? std::string() : describe(result.error());
+  };
+  EXPECT_EQ(errors(kOperators),
+            "t: found no row of gemm,96,64,64,bf16: the job needs it\n"
+            "t: found no row of loss,96,64,bf16: the job needs it\n"
+            "t: found no row of loss_backward,96,64,bf16: the job needs it\n"
+            "t: found no row of gemm,64,96,64,bf16: the job needs it\n");
+  EXPECT_EQ(errors(kOperators, "output = { forward = \"1us\", backward = \"2us\" }\n"), "");
+  EXPECT_NE(errors("operator,shape,type,time\ngemm,1,x,bf16,1us\n")
+                .find("t:2: found \"x\": expected a whole"),
+            std::string::npos);
+  EXPECT_NE(errors("operator,shape,type,time\ngemm,1,2,bf16,1\n")
+                .find("t:2: found \"1\": expected a duration"),
+            std::string::npos);
+  EXPECT_NE(errors("operator,shape,type,time\nnorm,1,2,bf16,1us\nnorm,1,2,fp16,1us\n")
+                .find("t:3: found \"norm,1,2\": this operator has a time already"),
+            std::string::npos);
+  EXPECT_NE(errors("# nothing\n").find("t: the table is empty"), std::string::npos);
+}
+
+TEST(ConfigModel, AnAiobTableIsReadAsAicbDoes) {
+  const std::string text =
+      "train_iter:10\nEmb:\n    time_gpu_avg: 9\nlayernorm:\n    time_gpu_max: 84\n"
+      "    time_gpu_avg: 70\natten_qkv:\n    time_gpu_avg: 889\nlayernorm2:\n    time_gpu_avg: 71\n"
+      "mlp_gelu:\n    time_gpu_avg: 257\nlayernorm_post:\n    time_gpu_avg: 5\n"
+      "logit_time:\n    time_gpu_avg: 1000\n";
+  const ConfigResult result = with_table(text);
+  ASSERT_TRUE(result) << describe(result.error());
+  const TrainingGpu& gpu = *result->training->gpu;
+  EXPECT_NEAR(gpu.layer->forward, 1287e-6, 1e-12);
+  EXPECT_NEAR(gpu.layer->backward, 2 * 1287e-6, 1e-12);
+  EXPECT_NEAR(gpu.layer->weight_gradient, 1287e-6, 1e-12);
+  EXPECT_NEAR(gpu.output->backward, 2e-3, 1e-12);
+  const ConfigResult none = with_table("Emb:\n    time_gpu_avg: 9\n");
+  ASSERT_FALSE(none);
+  EXPECT_EQ(describe(none.error()), "t: there is no time of attention (atten..)\n");
+  const ConfigResult wrong = with_table("atten_qkv:\n    time_gpu_avg: x\n");
+  ASSERT_FALSE(wrong);
+  EXPECT_EQ(describe(wrong.error()), "t:2: found \"x\": expected a time in microseconds\n");
+}
+
+TEST(ConfigModel, OperationsAreInPlaceOfNodes) {
+  const ConfigResult result =
+      load_config(UNDERSTUDY_TEST_DATA "/../../configs/training/by_hand.toml");
+  ASSERT_TRUE(result) << describe(result.error());
+  const TrainingConfig& config = *result->training;
+  EXPECT_EQ(config.gpu->layer, (GivenTimes{3.4e-3, 6.9e-3, 0}));
+  EXPECT_FALSE(config.gpu->output);
+  EXPECT_FALSE(config.gpu->layer_optimizer);
+  ASSERT_TRUE(config.operations);
+  EXPECT_EQ(config.operations->tensor.rate, Rate::bits_per_second(1'880'000'000'000));
+  EXPECT_EQ(config.operations->pipeline.latency, Duration::us(20));
+  EXPECT_FALSE(config.operations->tensor.all_reduce);
+  EXPECT_EQ(config.operations->data.all_reduce, 1.5);
+  EXPECT_EQ(config.operations->data.all_gather, 0.75);
+  EXPECT_EQ(config.operations->data.reduce_scatter, 0.75);
 }
 
 TEST(ConfigModel, AGpuOfItsOwn) {
@@ -144,6 +252,27 @@ TEST(ConfigModel, WhatIsRefused) {
        "gpu.memory_bandwidth: found \"-1TB/s\""},
       {model + "[gpu]\npreset = \"h100\"\nefficiency = 1.2#!\n",
        "gpu.efficiency: found 1.2: expected a share of flops, from 0.001 to 1"},
+      {model + "[gpu]\npreset = \"h100\"\nlayer = { forward = \"1ms\" }#!\n",
+       "gpu.layer.backward: found nothing: the key is missing"},
+      {model + "[gpu]\npreset = \"h100\"\noutput = { forward = \"1ms\", backward = \"2ms\", "
+               "optimizer = \"1ms\" }#!\n",
+       "gpu.output.optimizer: found an unknown key"},
+      {model + "[gpu]\npreset = \"h100\"\nlayer = { forward = \"1ms\", backward = \"2ms\", "
+               "weight_gradient = \"3ms\" }#!\n",
+       "gpu.layer.weight_gradient: found \"3ms\": it is a part of backward, and not longer"},
+      {model + "[parallel]\npp = 2\nschedule = \"zb-h1\"\nglobal_batch = 4\n[gpu]\n"
+               "preset = \"h100\"\nlayer = { forward = \"1ms\", backward = \"2ms\" }#!\n",
+       "gpu.layer.weight_gradient: found nothing: the key is missing: with schedule = \"zb-h1\""},
+      {model + "[parallel]\npp = 2\n[operations]#!\ndata = { rate = \"1Gbit/s\" }\n",
+       "operations.pipeline: found nothing: the key is missing"},
+      {model + "[operations]\ndata = { latency = \"1us\" }#!\n",
+       "operations.data.rate: found nothing: the key is missing"},
+      {model + "[operations]\ndata = { rate = \"1Gbit/s\", all_reduce = 0 }#!\n",
+       "operations.data.all_reduce: found 0: expected how many times an operation's bytes pass"},
+      {model + "[operations]#!\n[[node]]\nname = \"n\"\nlink = { rate = \"1Gbit/s\", latency = "
+               "\"1us\" }\n",
+       "operations: found [operations] beside [[node]]s: it is in place of nodes"},
+      {"[operations]#!\n", "operations: found [operations] without [model]"},
       {"[parallel]#!\ntp = 2\n", "parallel: found [parallel] without [model]"},
       {"[gpu]#!\npreset = \"h100\"\n", "gpu: found [gpu] without [model]"},
   };

@@ -200,5 +200,55 @@ TEST(Training, WhatCannotBeIsSaid) {
   EXPECT_NE(refused(real), "it ran");
 }
 
+TrainingReport predicted_by_hand(const std::string& parallel) {
+  const auto config = load_config_text(
+      "format = 1\n[model]\nlayers = 8\nhidden = 1000\nheads = 8\nvocabulary = 0\nsequence = 500\n"
+      "biases = false\n[parallel]\n" +
+          parallel +
+          "\n[gpu]\npreset = \"a100\"\n"
+          "layer = { forward = \"1ms\", backward = \"2ms\", optimizer = \"100us\" }\n[operations]\n"
+          "tensor = { rate = \"1000Gbit/s\", latency = \"4us\" }\n"
+          "pipeline = { rate = \"8Gbit/s\", latency = \"10us\" }\n"
+          "data = { rate = \"80Gbit/s\", latency = \"20us\", all_reduce = 1 }\n",
+      "job.toml");
+  EXPECT_TRUE(config) << describe(config.error());
+  const auto report = predict_given_operations(*config);
+  EXPECT_TRUE(report) << report.error().text;
+  return *report;
+}
+
+/// Replicas: 3 micro-batches of 8 layers, 4 all-reduces of 1 MB in each (2 of 2 ranks pass them once: 8 us and
+/// 4 us latency); then gradients of 8 (12 h^2 / 2 + 4 h) parameters, 2 bytes each, at 10 GB/s.
+TEST(Training, OperationsThatAreGivenTakeTheirTimes) {
+  const TrainingReport report = predicted_by_hand(
+      "tp = 2\ndp = 4\nglobal_batch = 12\ngradients = \"bf16\"\noverlap_gradients = false");
+  EXPECT_EQ(report.source, "given");
+  EXPECT_EQ(report.nodes, 0U);
+  const double layers = 3 * 8 * (3e-3 + 4 * 12e-6), gradients = 20e-6 + 8 * 6.004e6 * 2 / 10e9;
+  EXPECT_NEAR(time_of(report), layers + gradients + 20e-6 + 8 * 100e-6, 1e-9);
+  EXPECT_NEAR(report.iterations[0].mean.tensor.seconds(), 3 * 8 * 4 * 12e-6, 1e-9);
+  EXPECT_NEAR(report.iterations[0].mean.data.seconds(), gradients, 1e-9);
+  EXPECT_TRUE(report.critical_nodes.front().empty());
+}
+
+/// Behind the backward each bucket has a latency of its own.
+TEST(Training, GradientsAreCutWhereABucketIsGiven) {
+  const std::string job =
+      "dp = 4\nglobal_batch = 4\ngradients = \"bf16\"\noverlap_gradients = false";
+  const double whole = time_of(predicted_by_hand(job));
+  EXPECT_NEAR(time_of(predicted_by_hand(job + "\nbucket = 12004000")) - whole, 7 * 20e-6, 1e-9);
+}
+
+/// Of 4 stages with 6 micro-batches each is held up by two messages a micro-batch: 1 MB at 1 GB/s, and the latency.
+TEST(Training, StagesThatWaitForTheirMessagesAreLongerByThem) {
+  const double message = 10e-6 + 1e-3, pass = 2 * 3e-3;
+  const TrainingReport report =
+      predicted_by_hand("pp = 4\nglobal_batch = 6\noverlap_pipeline = false");
+  // But for the first messages back and the last ones: the last stage sends none forward, the first none back.
+  const double whole = (6 + 3) * (pass + 2 * message);
+  EXPECT_LE(time_of(report), whole + 20e-6 + 200e-6);
+  EXPECT_GE(time_of(report), whole - 4 * message);
+}
+
 }  // namespace
 }  // namespace understudy

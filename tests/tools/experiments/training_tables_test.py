@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tools/experiments/training_table and calculon_table: the efficiency that made a table is found again, and what differs is named.
+"""tools/experiments/training_table, calculon_table and llm_analysis_table: the efficiency that made a table is found again, and what differs is named.
 
     tools_experiments_training_tables_test.py UNDERSTUDY
 """
@@ -90,6 +90,55 @@ class TrainingTables(unittest.TestCase):
         self.assertEqual(calibrated[9:11], ["59.250", "59.438"])
         self.assertIn("2 settings: ", lines[4])
         self.assertIn("left out: 1 with offloading, 1 that are the same as another", lines[4])
+
+    def test_whole_iterations_and_sweeps_of_calculon(self):
+        data = json.loads(CALCULON.read_text())
+        data["cases"] = [case for case in data["cases"] if case["id"] in ("fig7_megatron-22B_none", "zero1_interleave2")]
+        sweeps = json.loads(CALCULON.with_name("sweeps.json").read_text())
+        sweeps["sweeps"] = sweeps["sweeps"][:1]
+        with tempfile.TemporaryDirectory(prefix="training-") as folder:
+            path = pathlib.Path(folder, "cases.json")
+            path.write_text(json.dumps(data))
+            pathlib.Path(folder, "sweeps.json").write_text(json.dumps(sweeps))
+            done = run("calculon_table", "--cases", path)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertRegex(done.stdout, r"fig7_megatron-22B_none +0\.9919 +0\.9919 +[-+]0\.0")
+        settings = re.search(r"2 settings: with its blocks mean [\d.]+ %, most ([\d.]+) %", done.stdout)
+        self.assertLess(float(settings[1]), 0.5)
+        times = re.search(r"its blocks: times mean [\d.]+ %, most ([\d.]+) %; best TP 1, PP 16, DP 1, the same best; (\d+) of 105 pairs", done.stdout)
+        self.assertLess(float(times[1]), 1)
+        self.assertLessEqual(int(times[2]), 2)
+
+    def test_llm_analysis(self):
+        done = run("llm_analysis_table")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("28 compared: ", done.stdout)
+        self.assertIn("28 within 0.1 % once accounted for; not compared: 2", done.stdout)
+        text = (ROOT / "tests/data/workloads/llm_analysis/cases.csv").read_text()
+        with tempfile.TemporaryDirectory(prefix="training-") as folder:
+            path = pathlib.Path(folder, "cases.csv")
+            path.write_text(text.replace("1311016960", "1315016960"))
+            done = run("llm_analysis_table", "--cases", path)
+        self.assertEqual(done.returncode, 3)
+        self.assertRegex(done.stdout, r"parameters of opt-1.3b .* -0\.3042 +-0\.3042")
+        self.assertEqual(run("llm_analysis_table", "--cases", "/none").returncode, 2)
+
+    def test_a_layer_over_workers(self):
+        layer = ROOT / "tests/data/workloads/partition/layer.csv"
+        done = self.partition(layer, "--workers", "2", "--lambda", "4", "--json")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        divided = json.loads(done.stdout)["layers"][0]
+        self.assertLess(divided["cheapest"]["cost"], divided["in_order"]["cost"])
+        self.assertEqual(sorted(divided["worker_of_neuron"]), [0] * 4 + [1] * 4)
+        self.assertIn("neurons of each worker", self.partition(layer, "--workers", "2", "--cut").stdout)
+        for arguments, error in (([layer, "--workers", "3", "--cut"], "3 workers cannot have as many of 8 inputs each"),
+                                 ([layer], "workers: how many there are is not said"), (["/none"], "cannot open")):
+            done = self.partition(*arguments)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertIn(error, done.stderr)
+
+    def partition(self, *arguments):
+        return subprocess.run([UNDERSTUDY, "workload", "partition", *arguments], capture_output=True, text=True, check=False)
 
 
 if __name__ == "__main__":
