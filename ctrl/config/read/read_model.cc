@@ -1,5 +1,5 @@
 // [model], [parallel] and [gpu]: what is trained, how it is divided, and on what. [operations]:
-// read_model_times.cc.
+// model/read_model_times.cc.
 #include <charconv>
 #include <cmath>
 #include <numeric>
