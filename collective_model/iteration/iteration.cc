@@ -9,6 +9,17 @@ Time before(std::span<const Time> done, Time begin, size_t operation) {
 
 }  // namespace
 
+RankSteps repeated_steps(const RankWork& work) {
+  RankSteps out{work.steps, work.per_iteration};
+  const size_t n = work.per_iteration;
+  while (out.first.size() >= 2 * n &&
+         std::equal(out.first.end() - static_cast<ptrdiff_t>(n), out.first.end(),
+                    out.first.end() - static_cast<ptrdiff_t>(2 * n))) {
+    out.first.resize(out.first.size() - n);
+  }
+  return out;
+}
+
 std::vector<RankIteration> iterations_of(const RankWork& work, std::span<const Time> done,
                                          Time begin) {
   std::vector<RankIteration> out;

@@ -30,6 +30,7 @@ struct EntryStep {
 
   /// All that the rank does in it.
   Duration own() const { return beside + compute + delay; }
+  bool operator==(const EntryStep&) const = default;
 };
 
 /// One rank's two streams.
@@ -62,6 +63,19 @@ struct RankWork {
   Duration after;   ///< computed once that and the last operation are done
   Duration pause;   ///< between iterations; the first step of each has all three in it
 };
+
+/// The steps of a rank, without the iterations at their end that are as the one before them.
+struct RankSteps {
+  std::vector<EntryStep> first;  ///< whole iterations, or nothing
+  uint32_t per_iteration = 1;
+
+  /// `first` is not empty.
+  const EntryStep& at(size_t operation) const {
+    if (operation < first.size()) return first[operation];
+    return first[first.size() - per_iteration + operation % per_iteration];
+  }
+};
+RankSteps repeated_steps(const RankWork& work);
 
 /// What one iteration came to on one rank.
 struct RankIteration {

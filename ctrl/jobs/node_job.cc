@@ -5,6 +5,7 @@
 #include "ctrl/compile/shard_config.h"
 #include "ctrl/jobs/link_ends.h"
 #include "ctrl/jobs/ranks_host.h"
+#include "ctrl/schedule/job_work.h"
 
 namespace understudy {
 
@@ -51,6 +52,9 @@ std::shared_ptr<const NodeJobMessage> node_job(const Config& config, const JobCo
     made->inside_rate = setup.job.inside->rate;
     made->inside_latency = setup.job.inside->latency;
   }
+  const JobWork work(config, job, setup.communicator.gpus);
+  RankSteps steps = repeated_steps(work.rank(node * setup.communicator.gpus));
+  if (steps.first.size() <= kMostToldSteps) made->steps = std::move(steps);
   made->mtu = config.fabric.mtu;
   made->traffic_class = job.sender.traffic_class;
   return made;

@@ -44,6 +44,30 @@ TEST(EntryClock, WithAPeriodRanksEnterAtItsMultiples) {
   EXPECT_EQ(clock.computed(), at(201));
 }
 
+TEST(RankSteps, IterationsThatRepeatAreToldOnce) {
+  const EntryStep first{.compute = Duration::us(5)}, last{.waits = false};
+  const EntryStep again{.beside = Duration::us(1), .compute = Duration::us(7)};
+  RankWork work;
+  work.per_iteration = 2;
+  for (int i = 0; i < 4; ++i) {
+    work.steps.push_back(i == 0 ? first : again);
+    work.steps.push_back(last);
+  }
+  const RankSteps steps = repeated_steps(work);
+  EXPECT_EQ(steps.first, (std::vector<EntryStep>{first, last, again, last}));
+  for (size_t o = 0; o < 8; ++o) EXPECT_EQ(steps.at(o), work.steps[o]) << o;
+  EXPECT_EQ(steps.at(100), again);
+  EXPECT_EQ(steps.at(101), last);
+}
+
+TEST(RankSteps, IterationsThatDifferAreAllTold) {
+  RankWork work;
+  for (int i = 0; i < 4; ++i) work.steps.push_back({.delay = Duration::us(i)});
+  EXPECT_EQ(repeated_steps(work).first, work.steps);
+  work.steps.push_back(work.steps.back());
+  EXPECT_EQ(repeated_steps(work).first.size(), 4u);
+}
+
 /// Of one rank whose operations take `took` from their entries.
 struct OneRank {
   std::vector<Time> done;

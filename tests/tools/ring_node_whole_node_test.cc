@@ -276,6 +276,8 @@ TEST(NodeJobMessage, SurvivesTheWire) {
   job.inside_rate = Rate::bits_per_second(10);
   job.inside_latency = Duration::ps(11);
   job.traffic_class = 104;
+  const EntryStep late{Duration::ps(1), false, Duration::ps(2), Duration::ps(3), Duration::ps(4)};
+  job.steps = {{EntryStep{}, late}, 2};
   job.exact = true;
   job.seed = UINT64_MAX;
   job.program_ranks = {0, 1};
@@ -301,6 +303,20 @@ TEST(NodeJobMessage, SurvivesTheWire) {
   EXPECT_EQ(got.inside_rate, job.inside_rate);
   EXPECT_EQ(got.inside_latency, job.inside_latency);
   EXPECT_EQ(got.traffic_class, 104);
+  EXPECT_EQ(got.steps.first, job.steps.first);
+  EXPECT_EQ(got.steps.per_iteration, 2u);
+}
+
+TEST(NodeJobMessage, OfAPeerThatTellsNoStepsIsRead) {
+  std::vector<uint8_t> bytes;
+  append_ring_oob(job_of(communicator(2), {{8, {operation(Collective::kAllReduce)}}}, 0), bytes);
+  std::string text(bytes.begin() + 4, bytes.end());
+  const size_t at = text.find("\"steps\":");
+  ASSERT_NE(at, std::string::npos) << text;
+  text.replace(at, 7, "\"other\"");
+  const auto read = parse_ring_oob({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+  ASSERT_TRUE(read) << read.error().text;
+  EXPECT_TRUE(std::get<NodeJobMessage>(*read).steps.first.empty());
 }
 
 TEST(NodeJobMessage, WrongFieldsAreNamed) {
@@ -323,6 +339,8 @@ TEST(NodeJobMessage, WrongFieldsAreNamed) {
   has(failure("\"client_sends\":true", "\"client_sends\":1"), "must be true or false");
   has(failure("\"node\":0", "\"node\":2"), "\"node\" must be an integer in 0..1");
   has(failure("\"pair_bytes\":[]", "\"pair_bytes\":[1]"), "must name each pair of ranks");
+  has(failure("\"steps_per_iteration\":1", "\"steps_per_iteration\":0"), "must be an integer");
+  has(failure("\"steps\":[]", "\"steps\":[5]"), "must hold objects");
   has(failure("\"communicator\":{", "\"communicator\":5,\"x\":{"), "must be an object");
 }
 

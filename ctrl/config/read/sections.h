@@ -116,6 +116,8 @@ JobOrder read_order(const TomlNode& toml, TableReader& table, JobConfig& job);
 void resolve_orders(ReadContext& context, const std::vector<JobOrder>& orders);
 /// Its key matrix, of `ranks` ranks; 0: they are not known.
 void read_matrix(TableReader& table, JobConfig& job, uint64_t ranks);
+/// Its key ddp: sizes and what is computed, of a network that replicas train.
+void read_ddp(const TomlNode& toml, TableReader& table, ReadContext& context, JobConfig& job);
 /// Its keys order, compute, injected_delay and jitter, once sizes and numbers are known.
 void read_iteration(TableReader& table, ReadContext& context, JobConfig& job, uint64_t ranks);
 /// Its key join, once ranks, nic and NCCL's release are known.

@@ -73,6 +73,29 @@ json to_json(const NodeJobMessage::Link& link) {
           {"remote", texts_of(link.remote)}};
 }
 
+json to_json(const EntryStep& step) {
+  const auto ps = [](Duration time) { return static_cast<uint64_t>(time.ps()); };
+  return {{"beside_ps", ps(step.beside)},
+          {"waits", step.waits},
+          {"compute_ps", ps(step.compute)},
+          {"delay_ps", ps(step.delay)},
+          {"period_ps", ps(step.period)}};
+}
+
+EntryStep read_step(MessageFields& f) {
+  constexpr uint64_t kMostTime = uint64_t{1} << 60;  // ten days
+  const auto time = [&](const char* key) {
+    return Duration::ps(f.number<int64_t>(key, 0, kMostTime));
+  };
+  EntryStep step;
+  step.beside = time("beside_ps");
+  step.waits = f.yes_or_no("waits");
+  step.compute = time("compute_ps");
+  step.delay = time("delay_ps");
+  step.period = time("period_ps");
+  return step;
+}
+
 Communicator read_communicator(MessageFields& f) {
   Communicator c;
   c.nodes = f.number<uint32_t>("nodes", 1, kMostNodes);
@@ -145,7 +168,8 @@ NodeJobMessage::Link read_link(MessageFields& f, uint32_t last_rank) {
 }  // namespace
 
 json node_job_to_json(const NodeJobMessage& m) {
-  json kinds = json::array(), links = json::array();
+  json kinds = json::array(), links = json::array(), steps = json::array();
+  for (const EntryStep& step : m.steps.first) steps.push_back(to_json(step));
   for (const NodeJobMessage::Kind& kind : m.kinds) kinds.push_back(to_json(kind));
   for (const NodeJobMessage::Link& link : m.links) links.push_back(to_json(link));
   return {{"name", m.name},
@@ -163,6 +187,8 @@ json node_job_to_json(const NodeJobMessage& m) {
           {"credit_devices", m.credit_devices},
           {"inside_bits_per_second", m.inside_rate.bps()},
           {"inside_latency_ps", static_cast<uint64_t>(m.inside_latency.ps())},
+          {"steps", std::move(steps)},
+          {"steps_per_iteration", m.steps.per_iteration},
           {"mtu", m.mtu},
           {"traffic_class", m.traffic_class}};
 }
@@ -195,6 +221,14 @@ NodeJobMessage read_node_job(MessageFields& f) {
   m.inside_rate =
       Rate::bits_per_second(f.number<uint64_t>("inside_bits_per_second", 0, UINT64_MAX));
   m.inside_latency = Duration::ps(f.number<int64_t>("inside_latency_ps", 0, kMostPicoseconds));
+  if (f.has("steps")) {
+    f.objects("steps", "a step",
+              [&](MessageFields& inner) { m.steps.first.push_back(read_step(inner)); });
+    m.steps.per_iteration = f.number<uint32_t>("steps_per_iteration", 1, UINT32_MAX);
+    if (f.error().empty() && m.steps.first.size() % m.steps.per_iteration != 0) {
+      f.complain("steps", "must be those of whole iterations");
+    }
+  }
   m.mtu = f.number<uint32_t>("mtu", 256, 4096);
   m.traffic_class = f.number<uint8_t>("traffic_class", 0, 255);
   if (f.error().empty() && m.kinds.empty()) f.complain("kinds", "holds none");

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "collective_model/iteration/iteration.h"
 #include "collective_model/nccl/communicator.h"
 #include "collective_model/nccl/operation.h"
 #include "dataplane/base/address.h"
@@ -17,6 +18,8 @@
 namespace understudy {
 
 class MessageFields;
+
+inline constexpr size_t kMostToldSteps = 65536;
 
 struct NodeJobMessage {
   /// What is carried out warmup + iterations times.
@@ -54,6 +57,9 @@ struct NodeJobMessage {
   std::vector<uint32_t> program_ranks;  ///< that programs play, the client's among them
   std::vector<Link> links;
   uint32_t credit_devices = 4;  ///< that a credit has keys of: 4 or 8
+  /// What the job says that the node's first rank does before its operations. Empty: more than
+  /// kMostToldSteps, or an older peer does not tell.
+  RankSteps steps;
   /// From a rank of the node to another one (NodeWay in collective_model/schedule); without rate
   /// and latency it takes no time.
   Rate inside_rate;

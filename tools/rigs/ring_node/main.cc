@@ -102,13 +102,22 @@ void describe(CLI::App& app, Arguments& a) {
   const CLI::AsNumberWithUnit time(
       std::map<std::string, uint64_t>{{"ns", 1}, {"us", 1000}, {"ms", 1000000}, {"s", 1000000000}},
       CLI::AsNumberWithUnit::UNIT_REQUIRED);
-  app.add_option("--delay", a.delay_ns, "enters each operation so much later: 100us, 2ms")
-      ->transform(time);
-  app.add_option(
-         "--period", a.period_ns,
-         "enters operations at multiples of this of the clock: ranks whose clocks agree, as "
-         "those of kernels in virtual time, enter together (default: one after the other)")
-      ->transform(time);
+  auto* delay =
+      app.add_option("--delay", a.delay_ns, "enters each operation so much later: 100us, 2ms")
+          ->transform(time);
+  auto* period =
+      app.add_option(
+             "--period", a.period_ns,
+             "enters operations at multiples of this of the clock: ranks whose clocks agree, as "
+             "those of kernels in virtual time, enter together (default: one after the other)")
+          ->transform(time);
+  app.add_flag(
+         "--compute", a.node.compute,
+         "does what the job says of its node: sleeps for as long as it computes, is as late as "
+         "its skew, and enters at its period")
+      ->needs(peer)
+      ->excludes(delay)
+      ->excludes(period);
   app.add_option("--timeout", a.timeout_s, "seconds without progress before it gives up")
       ->capture_default_str()
       ->check(CLI::Range(0.1, 86400.0));

@@ -20,10 +20,15 @@ class IterationReader {
     table_.choice("order", {{"size", false}, {"iteration", true}}, out_.whole);
     if (const auto delay = table_.duration("injected_delay")) out_.injected_delay = delay->value;
     if (const TomlNode* jitter = table_.table("jitter")) read_jitter(*jitter);
-    if (const TomlNode* compute = table_.table("compute")) read_compute(*compute);
+    const TomlNode* const compute = table_.table("compute");
+    if (compute != nullptr) read_compute(*compute);
+    if (compute == nullptr && has_ddp()) check_total(table_, "ddp");
   }
 
  private:
+  /// What is computed is told by it, but which ranks are slow.
+  bool has_ddp() { return table_.any("ddp") != nullptr; }
+
   void read_jitter(const TomlNode& toml) {
     using Kind = Jitter::Kind;
     TableReader table(toml, "job.jitter", context_.errors);
@@ -78,6 +83,7 @@ class IterationReader {
 
   void read_compute(const TomlNode& toml) {
     TableReader table(toml, "job.compute", context_.errors);
+    if (has_ddp()) refuse_what_ddp_says(table);
     if (const auto overlap = table.boolean("overlap")) out_.overlap = overlap->value;
     const TomlNode* before = table.any("before");
     const auto file = table.text("file");
@@ -99,8 +105,17 @@ class IterationReader {
     }
     for (const TomlNode* entry : table.tables("slow")) read_slow(*entry);
     table.finish();
-    check_total(table);
+    check_total(table, has_ddp() ? "slow" : "before");
     check_known(table);
+  }
+
+  void refuse_what_ddp_says(TableReader& table) {
+    for (const char* key : {"before", "file", "beside", "after", "overlap"}) {
+      const TomlNode* const given = table.any(key);
+      if (given == nullptr) continue;
+      table.error(given->line, key, given->describe(),
+                  "ddp says what is computed, slow which ranks take longer: leave it out");
+    }
   }
 
   /// Of operations that are not known beforehand emulated ranks compute what the real ones do.
@@ -233,7 +248,7 @@ class IterationReader {
   }
 
   /// Sums of times stay within 64 bits, and a day is beyond any use.
-  void check_total(TableReader& table) {
+  void check_total(TableReader& table, std::string_view key) {
     double sum = 0, factor = 1;
     for (const Duration time : out_.compute) sum += time.seconds();
     for (const double f : out_.factor) factor = std::max(factor, f);
@@ -241,7 +256,7 @@ class IterationReader {
     if (rows != 0) sum *= static_cast<double>(operations()) / static_cast<double>(rows);
     sum += (out_.beside.seconds() + out_.after.seconds()) * static_cast<double>(operations());
     if (sum * factor <= 86'400) return;
-    table.error(table.line(), "before", "computing for more than 86400s in all operations",
+    table.error(table.line(), key, "computing for more than 86400s in all operations",
                 "expected less");
   }
 

@@ -102,7 +102,8 @@ class JobReader {
         operations != nullptr && (operations->text == "fed" || operations->text == "inferred");
     const bool joins = table_.any("join") != nullptr || table_.any("child_of") != nullptr;
     const bool has_matrix = collective != nullptr && collective->text == "all_to_all_v";
-    return !found_out || !joins || has_matrix || table_.any("sizes") != nullptr;
+    return !found_out || !joins || has_matrix || table_.any("sizes") != nullptr ||
+           table_.any("ddp") != nullptr;
   }
 
   void read_as_child() {
@@ -275,6 +276,7 @@ class JobReader {
   }
 
   void read_sizes() {
+    if (const TomlNode* ddp = table_.table("ddp")) return read_ddp(*ddp, table_, context_, job_);
     if (!job_.listed) return take_usual_size();
     if (job_.collective == Collective::kAllToAllV) {
       read_matrix(table_, job_, rank_count());

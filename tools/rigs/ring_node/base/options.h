@@ -24,6 +24,8 @@ struct RingNodeOptions {
   std::chrono::nanoseconds delay{0};  ///< how much later we enter each operation
   /// Operations are entered at multiples of this of CLOCK_MONOTONIC; 0: when the last one ended.
   std::chrono::nanoseconds period{0};
+  /// Computes as the job says, that is sleeps: for a whole node, which is told.
+  bool compute = false;
   /// The job where all ranks are real and nobody else describes it; client_rank is our rank.
   std::optional<RingJobMessage> ring;
   std::chrono::milliseconds connect_limit{30000};   ///< for each step of the set-up

@@ -32,6 +32,17 @@ void pause_polling(unsigned idle_polls) {
   }
 }
 
+/// `flags`: of clock_nanosleep.
+Result<void> sleep(uint64_t ns, int flags) {
+  // Else a sleep may be up to 50 us longer.
+  prctl(PR_SET_TIMERSLACK, 1);
+  constexpr uint64_t kSecond = 1'000'000'000;
+  const timespec time{static_cast<time_t>(ns / kSecond), static_cast<long>(ns % kSecond)};
+  const int error = clock_nanosleep(CLOCK_MONOTONIC, flags, &time, nullptr);
+  return error == 0 ? Result<void>()
+                    : fail(std::string("clock_nanosleep: ") + std::strerror(error));
+}
+
 }  // namespace
 
 uint64_t now_ns() {
@@ -39,19 +50,14 @@ uint64_t now_ns() {
   return static_cast<uint64_t>(std::chrono::nanoseconds(since).count());
 }
 
+Result<void> sleep_until(uint64_t ns) { return sleep(ns, TIMER_ABSTIME); }
+
 Result<void> wait_before_operation(const RingNodeOptions& options) {
   const auto period = static_cast<uint64_t>(options.period.count());
   auto wait = static_cast<uint64_t>(options.delay.count());
   if (period != 0) wait += (now_ns() / period + 1) * period;
   if (wait == 0) return {};
-  // Else a sleep may be up to 50 us longer.
-  prctl(PR_SET_TIMERSLACK, 1);
-  constexpr uint64_t kSecond = 1'000'000'000;
-  const timespec time{static_cast<time_t>(wait / kSecond), static_cast<long>(wait % kSecond)};
-  const int error =
-      clock_nanosleep(CLOCK_MONOTONIC, period != 0 ? TIMER_ABSTIME : 0, &time, nullptr);
-  return error == 0 ? Result<void>()
-                    : fail(std::string("clock_nanosleep: ") + std::strerror(error));
+  return sleep(wait, period != 0 ? TIMER_ABSTIME : 0);
 }
 
 bool IdlePolls::wait() {

@@ -13,6 +13,9 @@ namespace understudy {
 /// CLOCK_MONOTONIC.
 uint64_t now_ns();
 
+/// Sleeps until this time of CLOCK_MONOTONIC, if it is still to come.
+Result<void> sleep_until(uint64_t ns);
+
 /// Enters an operation later by the delay, or at the period, that was asked for.
 Result<void> wait_before_operation(const RingNodeOptions& options);
 

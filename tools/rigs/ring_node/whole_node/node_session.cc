@@ -39,6 +39,10 @@ Result<std::unique_ptr<NodeSession>> NodeSession::start(const RingNodeOptions& o
 Result<void> NodeSession::prepare() {
   TRY(wait_for("description of the job", [](NodeClient& c) { return c.job().has_value(); }));
   kinds_ = TRY(node_kinds(job()));
+  if (options_.compute && job().steps.first.empty()) {
+    return fail("--compute: job " + job().name + " has more than " +
+                std::to_string(kMostToldSteps) + " operations that it computes for differently");
+  }
   TRY(open_devices());
   TRY(make_links());
   TRY(load_profilers());
@@ -137,7 +141,7 @@ Result<void> NodeSession::run(const std::function<void(const SizeOutcome&)>& tol
     const uint64_t iteration = job().by_iteration ? i / kinds : i % runs;
     SizeOutcome& outcome = outcomes[kind];
     outcome.bytes = job().kinds[kind].bytes;
-    TRY(wait());
+    TRY(wait(i));
     const auto time = run_operation(kind);
     if (!time) return fail(std::to_string(outcome.bytes) + " bytes: " + time.error().text);
     if (iteration >= job().warmup) outcome.times_ns.push_back(*time);
@@ -150,7 +154,12 @@ Result<void> NodeSession::run(const std::function<void(const SizeOutcome&)>& tol
 }
 
 /// What is filled leaves before it sleeps: NCCL's proxies never do.
-Result<void> NodeSession::wait() {
+Result<void> NodeSession::wait(size_t operation) {
+  if (options_.compute) {
+    const Time at = clock_.enter(job().steps.at(operation), now());
+    TRY(work_while_not([&] { return ranks_->all_posted(); }));
+    return sleep_until(static_cast<uint64_t>((at.ps() + 999) / 1000));
+  }
   if (options_.period.count() == 0 && options_.delay.count() == 0) return {};
   TRY(work_while_not([&] { return ranks_->all_posted(); }));
   return wait_before_operation(options_);

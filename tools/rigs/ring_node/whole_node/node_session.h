@@ -52,8 +52,8 @@ class NodeSession {
   Result<void> connect_links();
   Result<void> load_profilers();
   Result<void> get_ready();
-  /// Until the next operation is to be entered.
-  Result<void> wait();
+  /// Until this operation is to be entered.
+  Result<void> wait(size_t operation);
   /// The time of one operation in ns.
   Result<uint64_t> run_operation(uint32_t kind);
   void verify(SizeOutcome& outcome);
@@ -74,6 +74,7 @@ class NodeSession {
   std::vector<std::unique_ptr<VerbsLink>> links_;  ///< as the job's
   std::unique_ptr<NodeValues> values_;             ///< null if contents are free
   std::unique_ptr<NodeRanks> ranks_;
+  EntryClock clock_;                                  ///< of what the job says that is computed
   std::vector<std::unique_ptr<Profiler>> profilers_;  ///< of each rank; none if none is asked for
 };
 
