@@ -133,6 +133,10 @@ Found find_compute(const Asked& asked, RealSide side) {
                    [](const JobConfig& job) { return job.iteration.computes(); });
 }
 
+Found find_ddp(const Asked& asked, RealSide side) {
+  return first_job(asked, side, "ddp", [](const JobConfig& job) { return job.iteration.ddp; });
+}
+
 Found find_several(const Asked& asked, RealSide side) {
   for (const JobConfig& job : asked.config.jobs) {
     const size_t count = real_nodes(asked.config, job);

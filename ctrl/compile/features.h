@@ -56,6 +56,7 @@ Found find_period(const Asked& asked, RealSide side);
 Found find_start(const Asked& asked, RealSide side);
 Found find_after(const Asked& asked, RealSide side);
 Found find_compute(const Asked& asked, RealSide side);
+Found find_ddp(const Asked& asked, RealSide side);
 Found find_several_joined(const Asked& asked, RealSide side);
 Found find_communicators(const Asked& asked, RealSide side);
 Found find_communicators_of_both_kinds(const Asked& asked, RealSide side);

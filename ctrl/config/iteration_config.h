@@ -12,6 +12,7 @@
 namespace understudy {
 
 struct IterationConfig {
+  bool ddp = false;  ///< [job.ddp] has said the job's sizes and what is computed
   /// An iteration is an operation of every size, in their order. False: of one size, and all
   /// iterations of a size come before those of the next.
   bool whole = false;

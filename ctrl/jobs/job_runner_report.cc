@@ -5,6 +5,7 @@
 #include "ctrl/jobs/job_runner.h"
 #include "ctrl/jobs/packet_model.h"
 #include "ctrl/report/inference_doubt.h"
+#include "ctrl/schedule/job_work.h"
 #include "ctrl/shards/collect.h"
 
 namespace understudy {
@@ -116,6 +117,10 @@ JobReport JobRunner::report_of_last(size_t index) const {
   const Job& job = jobs_[index];
   JobReport report = job_report(config_, index, job.emulated->progress(), job.setup().operations,
                                 Verified::kNo, [&](size_t i) { return job.state->modelled[i]; });
+  const auto& join = config_.jobs[index].join;
+  if (report.listed && (!join || join->joins_once())) {
+    report.per_iteration = operations_per_iteration(config_.jobs[index]);
+  }
   report.model = model_name(job.state->model);
   report.not_judged = job.state->doubt_after(job.emulated->progress());
   report.standing = job.watch.standing();

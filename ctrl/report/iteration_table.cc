@@ -36,4 +36,18 @@ std::string iteration_lines(const std::vector<IterationReport>& iterations, uint
   return text;
 }
 
+std::optional<Duration> iteration_pace(const JobReport& job) {
+  if (job.per_iteration < 2) return std::nullopt;
+  const std::vector<CollectiveReport>& all = job.collectives;
+  size_t last = 0, timed = 0;
+  for (size_t i = 0; i < all.size(); i += job.per_iteration) {
+    last = i;
+    if (all[timed].warmup) timed = i;
+  }
+  const size_t first = timed < last ? timed : 0;
+  if (last == first || all[first].entry.is_never()) return std::nullopt;
+  const auto count = static_cast<int64_t>((last - first) / job.per_iteration);
+  return (all[last].entry - all[first].entry) / count;
+}
+
 }  // namespace understudy

@@ -288,7 +288,12 @@ std::string job_table(const JobReport& job) {
   if (job.failover && job.failover->failed > 0) text += failover_text(*job.failover);
   std::vector<uint64_t> bytes;
   for (const CollectiveReport& c : job.collectives) bytes.push_back(c.bytes);
-  return text + iteration_lines(job.iterations, job.per_iteration, bytes);
+  text += iteration_lines(job.iterations, job.per_iteration, bytes);
+  if (const auto pace = iteration_pace(job)) {
+    text += format_text("# iteration: %.2f us from one entry of its first operation to the next\n",
+                        pace->microseconds());
+  }
+  return text;
 }
 
 /// Of a job beside a real node that real time is measured on.

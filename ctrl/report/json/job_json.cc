@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "ctrl/report/iteration_table.h"
 #include "ctrl/report/json/parts.h"
 #include "ctrl/report/real_pace.h"
 #include "ctrl/report/summary.h"
@@ -161,6 +162,7 @@ Json job_json(const JobReport& job, bool real_time) {
   });
   out["operations_per_iteration"] = job.per_iteration;
   out["iterations"] = list(job.iterations, iteration_json);
+  if (const auto pace = iteration_pace(job)) out["iteration_pace_ps"] = pace->ps();
   return out;
 }
 

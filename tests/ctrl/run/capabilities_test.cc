@@ -176,6 +176,13 @@ const std::map<std::string_view, Example>& examples() {
       {"`start` of a job", [](Parts& p) { p.job = "start = \"1ms\"\n"; }},
       {"`after` another job", [](Parts& p) { p.more = kSecondJob; }},
       {"`compute`", [](Parts& p) { p.job = "compute = { before = \"10us\", after = \"3us\" }\n"; }},
+      {"`ddp`: buckets of gradients of a network that replicas train",
+       [](Parts& p) {
+         p.sizes = "";
+         p.job =
+             "ddp = { model = \"resnet50\", scale = 1000, forward = \"100us\", backward = "
+             "\"200us\" }\n";
+       }},
       {"several real nodes in one job with `join`",
        [](Parts& p) {
          several(p);

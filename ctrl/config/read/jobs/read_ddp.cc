@@ -143,6 +143,7 @@ void read_ddp(const TomlNode& toml, TableReader& table, ReadContext& context, Jo
     table.error(given->line, key, given->describe(),
                 "ddp says what is reduced, and in which order: leave it out");
   }
+  job.iteration.ddp = true;
   DdpReader(toml, context, job).run();
 }
 

@@ -22,13 +22,10 @@ class IterationReader {
     if (const TomlNode* jitter = table_.table("jitter")) read_jitter(*jitter);
     const TomlNode* const compute = table_.table("compute");
     if (compute != nullptr) read_compute(*compute);
-    if (compute == nullptr && has_ddp()) check_total(table_, "ddp");
+    if (compute == nullptr && out_.ddp) check_total(table_, "ddp");
   }
 
  private:
-  /// What is computed is told by it, but which ranks are slow.
-  bool has_ddp() { return table_.any("ddp") != nullptr; }
-
   void read_jitter(const TomlNode& toml) {
     using Kind = Jitter::Kind;
     TableReader table(toml, "job.jitter", context_.errors);
@@ -83,7 +80,7 @@ class IterationReader {
 
   void read_compute(const TomlNode& toml) {
     TableReader table(toml, "job.compute", context_.errors);
-    if (has_ddp()) refuse_what_ddp_says(table);
+    if (out_.ddp) refuse_what_ddp_says(table);
     if (const auto overlap = table.boolean("overlap")) out_.overlap = overlap->value;
     const TomlNode* before = table.any("before");
     const auto file = table.text("file");
@@ -105,7 +102,7 @@ class IterationReader {
     }
     for (const TomlNode* entry : table.tables("slow")) read_slow(*entry);
     table.finish();
-    check_total(table, has_ddp() ? "slow" : "before");
+    check_total(table, out_.ddp ? "slow" : "before");
     check_known(table);
   }
 
