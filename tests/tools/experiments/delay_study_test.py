@@ -15,18 +15,30 @@ BUILD = str(pathlib.Path(sys.argv.pop(1)).resolve().parents[1])
 
 
 def study(*arguments):
-    return subprocess.run([sys.executable, TOOL, "--build", BUILD, "--scale", "256", *arguments], capture_output=True, text=True, check=False)
+    return subprocess.run([sys.executable, TOOL, "--build", BUILD, "--scale", "64", *arguments], capture_output=True, text=True, check=False)
 
 
 class DelayStudy(unittest.TestCase):
     def test_the_rise_goes_from_what_ends_backward_to_all_all_reduces(self):
         done = study("--iterations", "1")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        rows = [line.split() for line in done.stdout.splitlines() if line.startswith("packets")]
-        self.assertEqual(rows[1][4:], ["3", "-0.000"] + rows[1][6:] if rows[1][5] == "-0.000" else rows[1][4:])
-        self.assertEqual(rows[-1][-2], rows[-1][-2])
+        for way in ("predict", "packets"):
+            rows = [line.split() for line in done.stdout.splitlines() if line.startswith(way)]
+            # D, iteration, apart; from the second row on rise, exposed (one number), error, beyond.
+            self.assertEqual([row[5] for row in rows[1:-1] if len(row) == 8], ["3", "3", "38", "38", "39"])
+            self.assertAlmostEqual(float(rows[0][2]), 260 + 12.6, delta=0.1)  # the last two buckets and the map: 12.6 ms
+            self.assertIn("39 exposed", " ".join(rows[-1]))
 
-    def test_an_unknown_way_is_an_error(self):
+    def test_links_that_are_slow_beside_the_buckets_expose_more(self):
+        # All buckets take longer than backward: every all-reduce is exposed whatever the delay.
+        done = study("--iterations", "1", "--delays", "1000,2000", "--ways", "packets", "--rate", "10000")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("39 exposed", done.stdout)
+        row = done.stdout.splitlines()[2].split()
+        self.assertEqual(row[5], "39")
+        self.assertAlmostEqual(float(row[4]), 39, delta=0.1)
+
+    def test_what_cannot_be_is_an_error(self):
         self.assertEqual(study("--ways", "guess").returncode, 2)
         self.assertEqual(study("--delays", "2,1").returncode, 2)
 
