@@ -180,8 +180,8 @@ const std::map<std::string_view, Example>& examples() {
        [](Parts& p) {
          p.sizes = "";
          p.job =
-             "ddp = { model = \"resnet50\", scale = 1000, forward = \"100us\", backward = "
-             "\"200us\" }\n";
+             "ddp = { model = \"resnet50\", first_bucket = \"1GB\", scale = 1000, forward = "
+             "\"100us\", backward = \"200us\" }\n";
        }},
       {"several real nodes in one job with `join`",
        [](Parts& p) {
