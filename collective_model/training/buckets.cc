@@ -17,15 +17,35 @@ void add_norm(std::vector<TrainedTensor>& out, const Transformer& model, double 
   add(out, model.hidden, ready);
 }
 
-/// Of a layer, last ones first: network, its norm, attention, its norm.
-void add_layer(std::vector<TrainedTensor>& out, const Transformer& model, const Parallel& parallel,
-               double ready) {
-  const uint64_t hidden = model.hidden, wide = model.feed_forward;
-  const uint64_t in = (model.gated ? 2 : 1) * wide, keys = hidden + 2 * key_width(model);
+/// Last ones first.
+void add_network(std::vector<TrainedTensor>& out, const Transformer& model,
+                 const Parallel& parallel, double ready) {
+  const uint64_t hidden = model.hidden, wide = model.feed_forward, in = first_width(model, wide);
   if (model.biases) add(out, hidden, ready);
   add(out, part(hidden * wide, parallel), ready);
   if (model.biases) add(out, part(in, parallel), ready);
   add(out, part(hidden * in, parallel), ready);
+}
+
+/// Shared ones, those of this GPU as two matrices, the router.
+void add_experts(std::vector<TrainedTensor>& out, const Transformer& model,
+                 const Parallel& parallel, double ready) {
+  const uint64_t hidden = model.hidden, wide = model.expert_feed_forward,
+                 in = first_width(model, wide), own = model.experts / parallel.ep;
+  add(out, part(model.shared_experts * hidden * wide, parallel), ready);
+  add(out, part(model.shared_experts * hidden * in, parallel), ready);
+  for (const uint64_t width : {wide, in}) {
+    out.push_back({part(own * hidden * width, parallel), ready, parallel.ep > 1});
+  }
+  add(out, hidden * model.experts, ready);
+}
+
+/// Of a layer, last ones first: network, its norm, attention, its norm.
+void add_layer(std::vector<TrainedTensor>& out, const Transformer& model, const Parallel& parallel,
+               LayerKind kind, double ready) {
+  const uint64_t hidden = model.hidden, keys = hidden + 2 * key_width(model);
+  kind == LayerKind::kDense ? add_network(out, model, parallel, ready)
+                            : add_experts(out, model, parallel, ready);
   add_norm(out, model, ready);
   if (model.biases) add(out, hidden, ready);
   add(out, part(hidden * hidden, parallel), ready);
@@ -53,7 +73,7 @@ std::vector<GradientBucket> fill_buckets(std::span<const TrainedTensor> last_fir
 
 uint64_t bucket_parameters(const Parallel& parallel) {
   if (parallel.bucket > 0) return parallel.bucket;
-  return std::max<uint64_t>(40'000'000, uint64_t{1'000'000} * parallel.dp);
+  return std::max<uint64_t>(40'000'000, uint64_t{1'000'000} * parallel.replicas());
 }
 
 std::vector<TrainedTensor> chunk_tensors(const Transformer& model, const Parallel& parallel,
@@ -63,10 +83,8 @@ std::vector<TrainedTensor> chunk_tensors(const Transformer& model, const Paralle
   const bool first = stage == 0 && chunk == 0;
   const bool last = stage + 1 == parallel.pp && chunk + 1 == parallel.chunks;
   if (last) add(out, ends.last, output_share);
-  const uint32_t layers = chunk_layers(model, parallel);
-  for (uint32_t layer = 1; layer <= layers; ++layer) {
-    const double share = (1 - output_share) * layer / layers;
-    add_layer(out, model, parallel, layer == layers ? 1 : output_share + share);
+  for (const LayerShare& layer : layer_shares(model, parallel, stage, chunk, output_share)) {
+    add_layer(out, model, parallel, layer.kind, layer.end);
   }
   if (first) add(out, ends.first, 1);
   return out;
@@ -79,11 +97,10 @@ std::vector<GradientBucket> chunk_units(const Transformer& model, const Parallel
   const bool last = stage + 1 == parallel.pp && chunk + 1 == parallel.chunks;
   std::vector<GradientBucket> out;
   if (last && ends.last > 0) out.push_back({ends.last, output_share});
-  const uint32_t layers = chunk_layers(model, parallel);
-  for (uint32_t layer = 1; layer <= layers; ++layer) {
-    const double share = (1 - output_share) * layer / layers;
-    out.push_back(
-        {layer_parameters(model).of_rank(parallel.tp), layer == layers ? 1 : output_share + share});
+  for (const LayerShare& layer : layer_shares(model, parallel, stage, chunk, output_share)) {
+    const HeldParameters held = held_layer(model, parallel, layer.kind);
+    if (held.experts > 0) out.push_back({held.experts, layer.end, true});
+    out.push_back({held.common, layer.end});
   }
   if (first && ends.first > 0) out.push_back({ends.first, 1});
   return out;
@@ -94,7 +111,20 @@ std::vector<GradientBucket> chunk_buckets(const Transformer& model, const Parall
   const auto tensors = chunk_tensors(model, parallel, stage, chunk, output_share);
   const bool cut = parallel.overlap_gradients || parallel.bucket > 0;
   const uint64_t full = cut ? bucket_parameters(parallel) : UINT64_MAX;
-  return fill_buckets(tensors, full, full);
+  std::vector<TrainedTensor> common, experts;
+  for (const TrainedTensor& tensor : tensors) {
+    (tensor.experts ? experts : common).push_back(tensor);
+  }
+  std::vector<GradientBucket> out = fill_buckets(common, full, full);
+  const auto rest = static_cast<ptrdiff_t>(out.size());
+  for (GradientBucket bucket : fill_buckets(experts, full, full)) {
+    bucket.experts = true;
+    out.push_back(bucket);
+  }
+  std::inplace_merge(
+      out.begin(), out.begin() + rest, out.end(),
+      [](const GradientBucket& a, const GradientBucket& b) { return a.ready < b.ready; });
+  return out;
 }
 
 }  // namespace understudy

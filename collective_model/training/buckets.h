@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "collective_model/training/parallel.h"
+#include "collective_model/training/pass_shares.h"
 
 namespace understudy {
 
@@ -17,11 +18,13 @@ struct TrainedTensor {
   /// Share of its chunk's backward that is over when its gradient is there; its forward begins at one
   /// less this.
   double ready = 1;
+  bool experts = false;  ///< of experts: fewer replicas have it
 };
 
 struct GradientBucket {
   uint64_t parameters = 0;
   double ready = 1;  ///< of its last tensor
+  bool experts = false;
 };
 
 /// A bucket is full when it has `first` values (of later ones `least`) or more, in any unit.
@@ -31,17 +34,17 @@ std::vector<GradientBucket> fill_buckets(std::span<const TrainedTensor> last_fir
 /// Parameters of a full bucket: as told, or Megatron-LM's max(40,000,000, 1,000,000 dp).
 uint64_t bucket_parameters(const Parallel& parallel);
 
-/// Tensors of a chunk on one GPU in the order in which their gradients become ready. Each layer takes
-/// the same share of the chunk's backward; `output_share` is that of the output layer.
+/// Tensors of a chunk on one GPU in the order in which their gradients become ready. Layers take shares of
+/// the chunk's backward as pass_shares() has them; `output_share` is that of the output layer.
 std::vector<TrainedTensor> chunk_tensors(const Transformer& model, const Parallel& parallel,
                                          uint32_t stage, uint32_t chunk, double output_share);
 
-/// What ZeRO's stage 3 gathers and reduces at a time: the ends that the chunk has, and each layer; in the
-/// order in which their gradients become ready.
+/// What ZeRO's stage 3 gathers and reduces at a time: the ends that the chunk has, and each layer, apart from
+/// its experts; in the order in which their gradients become ready.
 std::vector<GradientBucket> chunk_units(const Transformer& model, const Parallel& parallel,
                                         uint32_t stage, uint32_t chunk, double output_share);
 
-/// Of a chunk, as `parallel` overlaps or does not: one bucket of all, then.
+/// Of a chunk, as `parallel` overlaps or does not: one bucket of all, then. Experts have buckets of their own.
 std::vector<GradientBucket> chunk_buckets(const Transformer& model, const Parallel& parallel,
                                           uint32_t stage, uint32_t chunk, double output_share);
 

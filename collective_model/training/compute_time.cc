@@ -39,11 +39,16 @@ ChunkSeconds given(const GivenTimes& one, double times) {
           times * one.weight_gradient};
 }
 
+/// What a GPU has of a layer's products with one sequence.
+double share_of(const Parallel& parallel) {
+  return parallel.micro_batch / (static_cast<double>(parallel.tp) * parallel.cp);
+}
+
 /// Of the output layer and the loss.
 ChunkSeconds of_output(const Transformer& model, const Parallel& parallel, const TrainingGpu& gpu) {
   if (model.vocabulary == 0) return {};
   if (gpu.output) return given(*gpu.output, 1);
-  const double share = parallel.micro_batch / static_cast<double>(parallel.tp);
+  const double share = share_of(parallel);
   const double flops = output_flops(model) * share;
   const double words = static_cast<double>(model.vocabulary) * model.hidden / parallel.tp;
   const double logits = 4.0 * model.vocabulary * model.sequence * share;
@@ -67,17 +72,18 @@ std::optional<TrainingGpu> find_gpu(std::string_view name) {
   return preset->gpu;
 }
 
-ChunkSeconds layer_seconds(const Transformer& model, const Parallel& parallel,
-                           const TrainingGpu& gpu) {
-  const double layers = chunk_layers(model, parallel);
+namespace {
+
+ChunkSeconds of_layers(const Transformer& model, const Parallel& parallel, const TrainingGpu& gpu,
+                       LayerKind kind, double layers) {
   if (gpu.layer) return given(*gpu.layer, layers);
-  const LayerFlops flops = layer_flops(model);
-  const double share = parallel.micro_batch / static_cast<double>(parallel.tp);
+  const LayerFlops flops = layer_flops(model, kind);
+  const double share = share_of(parallel);
   const double matrices = flops.matrices * share,
                scores = flops.scores * share * (model.fused_attention ? 0.5 : 1);
-  const double parameters = static_cast<double>(layer_parameters(model).of_rank(parallel.tp));
+  const double parameters = static_cast<double>(held_layer(model, parallel, kind).all());
   const double weights = kTrainedValueBytes * parameters;
-  const auto [kept, kept_scores] = layer_values(model, parallel);
+  const auto [kept, kept_scores] = layer_values(model, parallel, kind);
   const double values = value_seconds(2 * (kept + kept_scores), gpu);
   const double forward = seconds({matrices + scores, weights + kept}, gpu) + values;
   double again = 0;
@@ -94,9 +100,23 @@ ChunkSeconds layer_seconds(const Transformer& model, const Parallel& parallel,
               layers * seconds({matrices, kept + parallel.gradient_bytes * parameters}, gpu)};
 }
 
+}  // namespace
+
+ChunkSeconds layer_seconds(const Transformer& model, const Parallel& parallel,
+                           const TrainingGpu& gpu, uint32_t stage, uint32_t chunk) {
+  const uint32_t dense = dense_chunk_layers(model, parallel, stage, chunk);
+  const uint32_t others = chunk_layers(model, parallel) - dense;
+  ChunkSeconds sum;
+  if (dense > 0) sum = of_layers(model, parallel, gpu, LayerKind::kDense, dense);
+  if (others == 0) return sum;
+  const ChunkSeconds more = of_layers(model, parallel, gpu, LayerKind::kExperts, others);
+  return {sum.forward + more.forward, sum.backward + more.backward,
+          sum.weight_gradient + more.weight_gradient};
+}
+
 ChunkSeconds chunk_seconds(const Transformer& model, const Parallel& parallel,
                            const TrainingGpu& gpu, uint32_t stage, uint32_t chunk) {
-  ChunkSeconds sum = layer_seconds(model, parallel, gpu);
+  ChunkSeconds sum = layer_seconds(model, parallel, gpu, stage, chunk);
   if (stage + 1 == parallel.pp && chunk + 1 == parallel.chunks) {
     const ChunkSeconds output = of_output(model, parallel, gpu);
     sum.forward += output.forward;
@@ -108,14 +128,18 @@ ChunkSeconds chunk_seconds(const Transformer& model, const Parallel& parallel,
 
 double optimizer_seconds(const Transformer& model, const Parallel& parallel, const TrainingGpu& gpu,
                          uint32_t stage) {
-  double held = static_cast<double>(rank_parameters(model, parallel, stage));
+  HeldParameters held = held_parameters(model, parallel, stage);
   double known = 0;
   if (gpu.layer_optimizer) {
-    const double layers = model.layers / parallel.pp;
-    held -= layers * static_cast<double>(layer_parameters(model).of_rank(parallel.tp));
-    known = layers * *gpu.layer_optimizer;
+    const HeldParameters layers = held_layers(model, parallel, stage);
+    held.common -= layers.common;
+    held.experts -= layers.experts;
+    known = model.layers / static_cast<double>(parallel.pp) * *gpu.layer_optimizer;
   }
-  const double own = parallel.zero > 0 ? held / parallel.dp : held;
+  const double common = parallel.zero > 0 ? parallel.replicas() : 1;
+  const double experts = parallel.zero > 0 ? parallel.replicas() / parallel.ep : 1;
+  const double own =
+      static_cast<double>(held.common) / common + static_cast<double>(held.experts) / experts;
   constexpr double kStates = 12;  // each read and written
   return known +
          own * (parallel.gradient_bytes + 2 * kStates + kTrainedValueBytes) / gpu.memory_bandwidth;

@@ -54,7 +54,7 @@ struct ChunkSeconds {
 };
 /// Of its layers.
 ChunkSeconds layer_seconds(const Transformer& model, const Parallel& parallel,
-                           const TrainingGpu& gpu);
+                           const TrainingGpu& gpu, uint32_t stage, uint32_t chunk);
 /// Of these, and of the output layer where the chunk has it.
 ChunkSeconds chunk_seconds(const Transformer& model, const Parallel& parallel,
                            const TrainingGpu& gpu, uint32_t stage, uint32_t chunk);

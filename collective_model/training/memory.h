@@ -24,8 +24,10 @@ struct StageMemory {
   double all() const { return weights + gradients + optimizer + activations + ends + working; }
 };
 
-/// Weights, gradients and optimizer of so many parameters on a GPU, divided over the data-parallel
-/// ranks from the ZeRO stage on that says so: the optimizer 1, gradients 2, weights 3.
+/// Weights, gradients and optimizer of so many parameters on a GPU, divided over `replicas` from the ZeRO
+/// stage on that says so: the optimizer 1, gradients 2, weights 3.
+StageMemory state_memory(double parameters, const Parallel& parallel, uint32_t replicas);
+/// Of parameters that all replicas have.
 StageMemory state_memory(double parameters, const Parallel& parallel);
 
 /// Bytes of one layer's values on one GPU, of one micro-batch: what it would keep for its backward if nothing
@@ -34,10 +36,15 @@ struct LayerValues {
   double linear = 0;  ///< all but the scores
   double scores = 0;
 };
-LayerValues layer_values(const Transformer& model, const Parallel& parallel);
+LayerValues layer_values(const Transformer& model, const Parallel& parallel,
+                         LayerKind kind = LayerKind::kDense);
 
 /// Kept by one layer for the backward of one micro-batch, on one GPU.
-double layer_activations(const Transformer& model, const Parallel& parallel);
+double layer_activations(const Transformer& model, const Parallel& parallel,
+                         LayerKind kind = LayerKind::kDense);
+
+/// Keys and values of one layer and micro-batch on one GPU, which ranks of context parallelism pass on.
+double key_bytes(const Transformer& model, const Parallel& parallel);
 
 /// The peak on a GPU of this stage. With the backward in two steps what it keeps is counted until the
 /// weights' gradient is done.

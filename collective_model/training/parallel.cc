@@ -1,5 +1,8 @@
 #include "collective_model/training/parallel.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace understudy {
 namespace {
 
@@ -18,13 +21,40 @@ class Misfits {
   std::vector<Misfit> found_;
 };
 
+void check_experts(const Transformer& model, const Parallel& parallel, Misfits& found) {
+  const uint64_t tp = parallel.tp, ep = parallel.ep, replicas = parallel.replicas();
+  if (model.experts == 0) {
+    if (ep > 1) found.add({"parallel", "ep", ep, "the model has no experts ([model] experts)"});
+    return;
+  }
+  if (model.top_k > model.experts) {
+    found.add({"model", "top_k", model.top_k,
+               "a token has no more than the " + std::to_string(model.experts) + " experts"});
+  }
+  if (model.dense_layers > model.layers) {
+    found.add({"model", "dense_layers", model.dense_layers,
+               "the model has " + std::to_string(model.layers) + " layers"});
+  }
+  if (model.experts % ep != 0) {
+    found.divides("parallel", "ep", ep, model.experts, "experts");
+  } else if (replicas % ep != 0) {
+    found.divides("parallel", "ep", ep, replicas, parallel.cp > 1 ? "dp * cp" : "dp");
+  } else if (model.expert_feed_forward % tp != 0) {
+    found.divides("parallel", "tp", tp, model.expert_feed_forward, "expert_feed_forward");
+  } else if (tp > 1 && !parallel.sequence_parallel) {
+    found.add({"parallel", "tp", tp,
+               "with experts it needs sequence_parallel = true, as in Megatron-LM"});
+  }
+}
+
 }  // namespace
 
 std::vector<Misfit> misfits(const Transformer& model, const Parallel& parallel) {
   Misfits found;
   found.divides("model", "heads", model.heads, model.hidden, "hidden");
   found.divides("model", "kv_groups", model.kv_groups, model.heads, "heads");
-  const uint64_t tp = parallel.tp;
+  check_experts(model, parallel, found);
+  const uint64_t tp = parallel.tp, cp = parallel.cp;
   if (model.heads % tp != 0) {
     found.divides("parallel", "tp", tp, model.heads, "heads");
   } else if (model.kv_groups % tp != 0) {
@@ -36,8 +66,12 @@ std::vector<Misfit> misfits(const Transformer& model, const Parallel& parallel) 
     found.add({"parallel", "tp", tp,
                "it must divide vocabulary, " + std::to_string(model.vocabulary) +
                    "; frameworks pad it, here to " + std::to_string(padded) + " or more"});
+  } else if (model.sequence % cp != 0) {
+    found.divides("parallel", "cp", cp, model.sequence, "sequence");
   } else if (parallel.sequence_parallel) {
-    found.divides("parallel", "tp", tp, model.sequence, "sequence, with sequence_parallel");
+    found.divides(
+        "parallel", "tp", tp, model.sequence / cp,
+        cp > 1 ? "sequence / cp, with sequence_parallel" : "sequence, with sequence_parallel");
   }
   const uint64_t pieces = uint64_t{parallel.pp} * parallel.chunks;
   if (model.layers % pieces != 0) {
@@ -76,6 +110,48 @@ bool has_tied_ends(const Transformer& model, const Parallel& parallel) {
   return parallel.pp > 1 && model.tied_embeddings && model.vocabulary > 0;
 }
 
+uint32_t dense_chunk_layers(const Transformer& model, const Parallel& parallel, uint32_t stage,
+                            uint32_t chunk) {
+  const uint32_t layers = chunk_layers(model, parallel);
+  if (model.experts == 0) return layers;
+  const uint32_t before = (chunk * parallel.pp + stage) * layers;
+  return std::min(layers, model.dense_layers - std::min(model.dense_layers, before));
+}
+
+LayerKind chunk_layer_kind(const Transformer& model, const Parallel& parallel, uint32_t stage,
+                           uint32_t chunk, uint32_t layer) {
+  const bool dense = layer < dense_chunk_layers(model, parallel, stage, chunk);
+  return dense ? LayerKind::kDense : LayerKind::kExperts;
+}
+
+HeldParameters held_layer(const Transformer& model, const Parallel& parallel, LayerKind kind) {
+  const Parameters all = layer_parameters(model, kind);
+  const uint64_t common = all.of_rank(parallel.tp), experts = all.experts / parallel.tp;
+  if (parallel.ep == 1) return {common + experts, 0};
+  return {common, experts / parallel.ep};
+}
+
+HeldParameters held_chunk(const Transformer& model, const Parallel& parallel, uint32_t stage,
+                          uint32_t chunk) {
+  const uint32_t dense = dense_chunk_layers(model, parallel, stage, chunk);
+  const uint32_t others = chunk_layers(model, parallel) - dense;
+  HeldParameters sum;
+  for (const auto& [kind, count] :
+       {std::pair{LayerKind::kDense, dense}, {LayerKind::kExperts, others}}) {
+    const HeldParameters one = held_layer(model, parallel, kind);
+    sum += {one.common * count, one.experts * count};
+  }
+  return sum;
+}
+
+HeldParameters held_layers(const Transformer& model, const Parallel& parallel, uint32_t stage) {
+  HeldParameters sum;
+  for (uint32_t chunk = 0; chunk < parallel.chunks; ++chunk) {
+    sum += held_chunk(model, parallel, stage, chunk);
+  }
+  return sum;
+}
+
 EndParameters end_parameters(const Transformer& model, const Parallel& parallel, uint32_t stage) {
   EndParameters ends;
   if (stage == 0) ends.first = embedding_parameters(model).of_rank(parallel.tp);
@@ -88,10 +164,15 @@ EndParameters end_parameters(const Transformer& model, const Parallel& parallel,
   return ends;
 }
 
-uint64_t rank_parameters(const Transformer& model, const Parallel& parallel, uint32_t stage) {
-  const Parameters layers = layer_parameters(model) * (model.layers / parallel.pp);
+HeldParameters held_parameters(const Transformer& model, const Parallel& parallel, uint32_t stage) {
+  HeldParameters sum = held_layers(model, parallel, stage);
   const EndParameters ends = end_parameters(model, parallel, stage);
-  return layers.of_rank(parallel.tp) + ends.first + ends.last;
+  sum.common += ends.first + ends.last;
+  return sum;
+}
+
+uint64_t rank_parameters(const Transformer& model, const Parallel& parallel, uint32_t stage) {
+  return held_parameters(model, parallel, stage).all();
 }
 
 }  // namespace understudy

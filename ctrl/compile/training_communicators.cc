@@ -35,6 +35,8 @@ Collective collective_of(TrainingTransfer transfer) {
       return Collective::kAllGather;
     case TrainingTransfer::kReduceScatter:
       return Collective::kReduceScatter;
+    case TrainingTransfer::kAllToAll:
+      return Collective::kAllToAll;
     case TrainingTransfer::kSend:
     case TrainingTransfer::kReceive:
       break;

@@ -65,6 +65,9 @@ class Planner {
                 "operations: what they take is given, and nothing is carried out on nodes: this is "
                 "for predict alone");
     }
+    if (parallel_.ep > 1 || parallel_.cp > 1) {
+      return no(training_.parallel_line, "parallel: ep and cp are for `workload show` only so far");
+    }
     TRY(check_nodes());
     TRY(check_steps());
     if (parallel_.tp > 1 && !node_way(config_)) {
@@ -148,7 +151,7 @@ class Planner {
       made.optimizer = rounded(own);
       for (uint32_t chunk = 0; chunk < parallel_.chunks; ++chunk) {
         const ChunkSeconds all = chunk_seconds(model_, parallel_, gpu, stage, chunk);
-        const ChunkSeconds layers = layer_seconds(model_, parallel_, gpu);
+        const ChunkSeconds layers = layer_seconds(model_, parallel_, gpu, stage, chunk);
         made.chunks.push_back(rounded(all));
         made.tensor.push_back(tensor_times(phases, chunk));
         const double backward = all.backward + all.weight_gradient;

@@ -11,8 +11,7 @@ StageSummary of_stage(const TrainingConfig& training, uint32_t stage, const Stag
                        .memory = memory,
                        .messages = stage_messages(model, parallel, stage),
                        .traffic = {}};
-  for (const auto group :
-       {TrainingGroup::kTensor, TrainingGroup::kPipeline, TrainingGroup::kData}) {
+  for (const TrainingGroup group : kTrainingGroups) {
     summary.traffic[static_cast<size_t>(group)] = traffic_of(summary.messages, parallel, group);
   }
   return summary;
@@ -25,6 +24,7 @@ Result<TrainingSummary> summarize(const TrainingConfig& training) {
   const Parallel& parallel = training.parallel;
   TrainingSummary summary{
       .parameters = model_parameters(model),
+      .active = active_parameters(model),
       .flops = iteration_flops(model, parallel.recompute, parallel.global_batch),
       .stages = {},
       .time = {}};

@@ -19,11 +19,12 @@ struct StageSummary {
   uint64_t parameters = 0;  ///< undivided by ZeRO
   StageMemory memory;
   std::vector<MessagePhase> messages;
-  std::array<TrainingTraffic, 3> traffic;  ///< by TrainingGroup
+  std::array<TrainingTraffic, std::size(kTrainingGroups)> traffic;  ///< by TrainingGroup
 };
 
 struct TrainingSummary {
   uint64_t parameters = 0;           ///< of the model
+  uint64_t active = 0;               ///< that a token meets
   double flops = 0;                  ///< of an iteration, on all GPUs
   std::vector<StageSummary> stages;  ///< the first one, the fullest one, the last one: each once
   size_t fullest = 0;                ///< position in `stages`: the most memory

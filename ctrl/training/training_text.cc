@@ -12,8 +12,6 @@ using Json = nlohmann::ordered_json;
 using Kind = MessagePhase::Kind;
 
 constexpr double kGiB = 1024.0 * 1024 * 1024;
-constexpr TrainingGroup kGroups[] = {TrainingGroup::kTensor, TrainingGroup::kPipeline,
-                                     TrainingGroup::kData};
 
 const char* name(TrainingGroup group) {
   switch (group) {
@@ -22,9 +20,15 @@ const char* name(TrainingGroup group) {
     case TrainingGroup::kPipeline:
       return "PP";
     case TrainingGroup::kData:
+      return "DP";
+    case TrainingGroup::kExpertData:
+      return "DP/EP";
+    case TrainingGroup::kExperts:
+      return "EP";
+    case TrainingGroup::kContext:
       break;
   }
-  return "DP";
+  return "CP";
 }
 
 const char* name(TrainingTransfer transfer) {
@@ -35,6 +39,8 @@ const char* name(TrainingTransfer transfer) {
       return "all-gather";
     case TrainingTransfer::kReduceScatter:
       return "reduce-scatter";
+    case TrainingTransfer::kAllToAll:
+      return "all-to-all";
     case TrainingTransfer::kSend:
       return "send";
     case TrainingTransfer::kReceive:
@@ -74,7 +80,13 @@ std::string shape_text(const Transformer& model) {
   if (model.kv_groups != model.heads) text += format_text(" with %u of keys", model.kv_groups);
   text += format_text(", feed-forward %u%s, vocabulary %u, sequence %u", model.feed_forward,
                       model.gated ? " gated" : "", model.vocabulary, model.sequence);
-  return text;
+  if (model.experts == 0) return text;
+  text += format_text("; %u experts of width %u, %u of a token", model.experts,
+                      model.expert_feed_forward, model.top_k);
+  if (model.shared_experts > 0) text += format_text(", %u shared", model.shared_experts);
+  if (model.dense_layers > 0) text += format_text(", %u dense layers", model.dense_layers);
+  if (model.expert_capacity > 1) text += format_text(", capacity %.3g", model.expert_capacity);
+  return text + ", all with as many tokens";
 }
 
 std::string division_text(const Parallel& parallel) {
@@ -87,6 +99,8 @@ std::string division_text(const Parallel& parallel) {
     text += ")";
   }
   text += format_text(", DP %u", parallel.dp);
+  if (parallel.cp > 1) text += format_text(", CP %u", parallel.cp);
+  if (parallel.ep > 1) text += format_text(", EP %u", parallel.ep);
   if (parallel.zero > 0) text += format_text(" with ZeRO %u", parallel.zero);
   return text + "; " + count_text(parallel.global_batch, "sequence") + " an iteration: " +
          format_text("%llu x %u on each of them\n",
@@ -116,7 +130,11 @@ std::string memory_text(const TrainingConfig& training, const TrainingSummary& s
                      fullest.stage, -left / kGiB, all);
 }
 
+/// Of groups: "DP/EP" is one of them.
+int name_width(const Parallel& parallel) { return parallel.ep > 1 ? 5 : 2; }
+
 std::string phase_text(const MessagePhase& phase, const Parallel& parallel) {
+  const int width = name_width(parallel);
   std::string text = std::string("    ") + name(phase.kind);
   if (phase.kind == Kind::kForward || phase.kind == Kind::kBackward) {
     if (parallel.chunks > 1) text += format_text(", chunk %u", phase.chunk);
@@ -124,7 +142,7 @@ std::string phase_text(const MessagePhase& phase, const Parallel& parallel) {
   }
   text += "\n";
   for (const TrainingMessage& message : phase.messages) {
-    text += format_text("      %s  %-14s  %5llu x %-10s", name(message.group),
+    text += format_text("      %-*s  %-14s  %5llu x %-10s", width, name(message.group),
                         name(message.transfer), static_cast<unsigned long long>(message.count),
                         bytes_text(message.bytes).c_str());
     text += "  " + std::string(message.what) + "\n";
@@ -138,9 +156,10 @@ std::string messages_text(const Parallel& parallel, const TrainingSummary& summa
     text += format_text("  stage %u\n", stage.stage);
     for (const MessagePhase& phase : stage.messages) text += phase_text(phase, parallel);
     text += "    sum, sent by the GPU in rings\n";
-    for (const TrainingGroup group : kGroups) {
+    for (const TrainingGroup group : kTrainingGroups) {
       const TrainingTraffic& sum = stage.traffic[static_cast<size_t>(group)];
-      text += format_text("      %s  %7llu operations  %s\n", name(group),
+      if (group > TrainingGroup::kData && sum.operations == 0) continue;
+      text += format_text("      %-*s  %7llu operations  %s\n", name_width(parallel), name(group),
                           static_cast<unsigned long long>(sum.operations),
                           bytes_text(sum.bytes).c_str());
     }
@@ -196,7 +215,7 @@ Json stage_json(const StageSummary& stage, const Parallel& parallel) {
     }
     phases.push_back(std::move(one));
   }
-  for (const TrainingGroup group : kGroups) {
+  for (const TrainingGroup group : kTrainingGroups) {
     const TrainingTraffic& sum = stage.traffic[static_cast<size_t>(group)];
     json["traffic"][name(group)] = {{"operations", sum.operations}, {"sent_bytes", sum.bytes}};
   }
@@ -209,8 +228,11 @@ std::string training_text(const Config& config, const TrainingSummary& summary) 
   const TrainingConfig& training = *config.training;
   std::string text = config.path + ": " + shape_text(training.model) + "\n";
   text += division_text(training.parallel);
-  text += format_text("parameters    %llu; per GPU",
-                      static_cast<unsigned long long>(summary.parameters));
+  text += format_text("parameters    %llu", static_cast<unsigned long long>(summary.parameters));
+  if (summary.active < summary.parameters) {
+    text += format_text(", %llu of a token", static_cast<unsigned long long>(summary.active));
+  }
+  text += "; per GPU";
   for (const StageSummary& stage : summary.stages) {
     text += format_text("%s %llu (stage %u)", &stage == &summary.stages.front() ? "" : ",",
                         static_cast<unsigned long long>(stage.parameters), stage.stage);
@@ -232,6 +254,7 @@ std::string training_json(const Config& config, const TrainingSummary& summary) 
                {"gpus", training.parallel.gpus()},
                {"micro_batches", training.parallel.micro_batches()},
                {"parameters", summary.parameters},
+               {"active_parameters", summary.active},
                {"flops", summary.flops}};
   if (training.gpu) {
     const StageSummary& fullest = summary.stages[summary.fullest];

@@ -39,6 +39,32 @@ bool read_preset(TableReader& table, Transformer& model) {
   return true;  // what a wrong one lacks is not reported again
 }
 
+void read_experts(TableReader& table, Transformer& model) {
+  const bool were = model.experts > 0;
+  read_integer(table, "experts", 0, kMostWidth, model.experts);
+  if (model.experts == 0) {
+    for (const char* key :
+         {"top_k", "expert_feed_forward", "shared_experts", "dense_layers", "expert_capacity"}) {
+      const TomlNode* value = table.any(key);
+      if (value == nullptr) continue;
+      table.error(value->line, key, value->describe(), "the model has no experts");
+    }
+  } else if (!were) {
+    table.require("top_k", "an integer: experts of a token");
+    model.expert_feed_forward = model.feed_forward;
+  }
+  read_integer(table, "top_k", 1, kMostWidth, model.top_k);
+  read_integer(table, "expert_feed_forward", 1, 4 * kMostWidth, model.expert_feed_forward);
+  read_integer(table, "shared_experts", 0, 1024, model.shared_experts);
+  read_integer(table, "dense_layers", 0, kMostLayers, model.dense_layers);
+  const auto capacity = table.number("expert_capacity");
+  if (!capacity) return;
+  model.expert_capacity = capacity->value;
+  if (capacity->value >= 1 && capacity->value <= 100) return;
+  table.error(capacity->line, "expert_capacity", table.any("expert_capacity")->describe(),
+              "expected places of an expert in multiples of its mean, from 1 to 100");
+}
+
 void read_shape(TableReader& table, Transformer& model) {
   if (!read_preset(table, model)) {
     constexpr const char* kOr = ", or preset = \"llama2-70b\" for all of them";
@@ -63,6 +89,7 @@ void read_shape(TableReader& table, Transformer& model) {
   read_flag(table, "positions", model.positions);
   read_flag(table, "dropout", model.dropout);
   read_flag(table, "fused_attention", model.fused_attention);
+  read_experts(table, model);
   table.choice("norm", {{"layer", false}, {"rms", true}}, model.rms_norm);
 }
 
@@ -70,6 +97,8 @@ void read_division(TableReader& table, Parallel& parallel) {
   read_integer(table, "tp", 1, kMostRanks, parallel.tp);
   read_integer(table, "pp", 1, kMostRanks, parallel.pp);
   read_integer(table, "dp", 1, kMostRanks, parallel.dp);
+  read_integer(table, "ep", 1, kMostRanks, parallel.ep);
+  read_integer(table, "cp", 1, kMostRanks, parallel.cp);
   read_integer(table, "chunks", 1, kMostLayers, parallel.chunks);
   read_integer(table, "micro_batch", 1, kMostRanks, parallel.micro_batch);
   parallel.global_batch = uint64_t{parallel.micro_batch} * parallel.dp;

@@ -102,7 +102,7 @@ TEST(TrainingTime, FusedAttentionHasNoScoresInMemory) {
   EXPECT_EQ(layer_activations(model, {}),
             layer_activations(model, {.recompute = Recompute::kSelective}));
   const LayerFlops flops = layer_flops(model);
-  const ChunkSeconds chunk = layer_seconds(model, {}, kFastMemory);
+  const ChunkSeconds chunk = layer_seconds(model, {}, kFastMemory, 0, 0);
   EXPECT_NEAR(chunk.forward, 2 * (flops.matrices + flops.scores / 2) / 5e13, 1e-9);
   EXPECT_NEAR(chunk.backward, 2 * (flops.matrices + 2.5 * flops.scores / 2) / 5e13, 1e-9);
   EXPECT_NEAR(iteration_flops(model, Recompute::kNone, 1),

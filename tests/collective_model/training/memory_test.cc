@@ -147,6 +147,80 @@ TEST(TrainingMemory, ActivationsOfALlama) {
       8 * sbh + 2 * sbh * (2 + 2.0 / 8) / 8 + 6 * 4096.0 * 28672 / 8 + 2 * 64 * 4096.0 * 4096 / 8);
 }
 
+/// Mixtral 8x7B on 64 GPUs: an eighth of the experts on each, whose optimizer is divided over the four
+/// replicas that have the same ones, that of the rest over 32.
+TEST(TrainingMemory, ExpertsAreDividedTwice) {
+  const Transformer model = *find_transformer("mixtral-8x7b");
+  Parallel parallel{.tp = 2, .dp = 32, .ep = 8, .global_batch = 32, .sequence_parallel = true};
+  ASSERT_TRUE(misfits(model, parallel).empty());
+  const double experts = 32.0 * 8 * 3 * 4096 * 14336 / 2 / 8;
+  const HeldParameters held = held_parameters(model, parallel, 0);
+  EXPECT_EQ(static_cast<double>(held.experts), experts);
+  const double common =
+      32.0 * (4096.0 * 4096 * 2.5 / 2 + 2 * 4096 + 8 * 4096) + 2.0 * 32000 * 4096 / 2 + 4096;
+  EXPECT_EQ(static_cast<double>(held.common), common);
+  EXPECT_EQ(rank_parameters(model, parallel, 0), held.all());
+  EXPECT_EQ(stage_memory(model, parallel, 0).optimizer, 12 * (experts + common));
+  parallel.zero = 1;
+  const StageMemory memory = stage_memory(model, parallel, 0);
+  EXPECT_EQ(memory.optimizer, 12 * (experts / 4 + common / 32));
+  EXPECT_EQ(memory.gradients, 4 * (experts + common));
+  // A token's values twice, in as many experts; their inputs are whole, what comes out is not.
+  const double sbh = 4096.0 * 4096, f = 14336.0 / 4096;
+  parallel.recompute = Recompute::kSelective;
+  EXPECT_EQ(
+      layer_activations(model, parallel, LayerKind::kExperts),
+      sbh * (8 + 2 * (2 + 0.5)) / 2 + 2 * sbh * 6 * f / 2 + 2 * sbh * 2 * 1.5 + 4096.0 * 8 * 4 / 2);
+  parallel.ep = 1;
+  EXPECT_EQ(held_parameters(model, parallel, 0).experts, 0U);
+  EXPECT_EQ(static_cast<double>(rank_parameters(model, parallel, 0)), common + 8 * experts);
+}
+
+/// Two stages of two chunks of DeepSeek's kind: dense layers 0 to 2 of 8 lie in the first chunks.
+TEST(TrainingMemory, StagesMayHaveUnlikeLayers) {
+  Transformer model = *find_transformer("deepseek-v3-like");
+  model.layers = 8;
+  const Parallel parallel{.pp = 2,
+                          .dp = 4,
+                          .ep = 4,
+                          .chunks = 2,
+                          .global_batch = 16,
+                          .schedule = PipelineSchedule::kInterleaved};
+  ASSERT_TRUE(misfits(model, parallel).empty());
+  EXPECT_EQ(dense_chunk_layers(model, parallel, 0, 0), 2U);
+  EXPECT_EQ(dense_chunk_layers(model, parallel, 1, 0), 1U);
+  EXPECT_EQ(dense_chunk_layers(model, parallel, 0, 1), 0U);
+  EXPECT_EQ(held_layers(model, parallel, 0).experts, 2 * 64 * expert_parameters(model));
+  EXPECT_EQ(held_layers(model, parallel, 1).experts, 3 * 64 * expert_parameters(model));
+  uint64_t all = 0;
+  for (uint32_t stage = 0; stage < 2; ++stage) {
+    const HeldParameters held = held_parameters(model, parallel, stage);
+    all += held.common + 4 * held.experts;
+  }
+  EXPECT_EQ(all, model_parameters(model));
+  // The last stage has two micro-batches of its first chunk in flight when the second one takes one, and later
+  // three of the first.
+  const double dense = layer_activations(model, parallel),
+               experts = layer_activations(model, parallel, LayerKind::kExperts);
+  EXPECT_EQ(stage_memory(model, parallel, 1).activations, 2 * (dense + experts) + 2 * experts);
+}
+
+/// Tokens are divided; keys and values of two other ranks are there for a moment.
+TEST(TrainingMemory, ContextParallelismDividesTokens) {
+  Transformer model = *find_transformer("llama3-8b");
+  model.fused_attention = true;
+  Parallel parallel{.tp = 2, .recompute = Recompute::kNone};
+  const StageMemory one = stage_memory(model, parallel, 0);
+  parallel.cp = 4;
+  const StageMemory four = stage_memory(model, parallel, 0);
+  EXPECT_EQ(four.activations, one.activations / 4);
+  EXPECT_EQ(four.ends, one.ends / 4);
+  EXPECT_EQ(four.weights, one.weights);
+  EXPECT_EQ(four.working, 2 * 2 * 2 * 8192.0 / 4 * 1024 / 2);
+  parallel.zero = 1;
+  EXPECT_EQ(stage_memory(model, parallel, 0).optimizer, one.optimizer / 4);
+}
+
 TEST(TrainingMemory, WhatExistsForAMoment) {
   const Transformer model = gpt(8, 1024, 16);
   Parallel parallel{.dp = 4, .global_batch = 4};

@@ -184,6 +184,48 @@ TEST(TrainingMessages, OrderOfAPhase) {
   EXPECT_EQ(phases[2].kind, MessagePhase::Kind::kAfter);
 }
 
+/// Megatron-LM's all-to-all dispatcher. AICB's list of this job (aliyun/aicb 23eec3c) has the same sizes.
+TEST(TrainingMessages, TokensGoToExpertsAndBack) {
+  Transformer model = *find_transformer("mixtral-8x7b");
+  model.sequence = 2048;
+  Parallel parallel{
+      .tp = 2, .dp = 32, .ep = 8, .global_batch = 128, .sequence_parallel = true, .zero = 1};
+  const double values = 2.0 * 2048 * 4096, routed = 2 * values / 2;
+  const uint64_t passes = 32 * 4;
+  auto phases = stage_messages(model, parallel, 0);
+  EXPECT_EQ(count(phases, kExperts, kAllToAll, routed), 4 * passes);
+  EXPECT_EQ(count(phases, kTensor, kAllGather, 2 * values), 2 * passes);
+  EXPECT_EQ(count(phases, kTensor, kReduceScatter, 2 * values), 2 * passes);
+  // Attention's: forward, backward and saved inputs; the embedding's and the output layer's two.
+  EXPECT_EQ(count(phases, kTensor, kAllGather, values), 3 * passes + 3 * 4);
+  const HeldParameters held = held_parameters(model, parallel, 0);
+  EXPECT_EQ(count(phases, kExpertData, kReduceScatter, 4.0 * static_cast<double>(held.experts)),
+            1u);
+  EXPECT_EQ(count(phases, kData, kAllGather, 2.0 * static_cast<double>(held.common)), 1u);
+  EXPECT_DOUBLE_EQ(traffic_of(phases, parallel, kExperts).bytes,
+                   static_cast<double>(4 * passes) * routed * 7 / 8);
+  EXPECT_DOUBLE_EQ(traffic_of(phases, parallel, kExpertData).bytes,
+                   (4 + 2) * 3.0 / 4 * static_cast<double>(held.experts));
+  parallel.recompute = Recompute::kFull;
+  EXPECT_EQ(count(stage_messages(model, parallel, 0), kExperts, kAllToAll, routed), 6 * passes);
+  parallel.ep = 1;
+  EXPECT_EQ(count(stage_messages(model, parallel, 0), kExperts, kAllToAll, routed), 0u);
+}
+
+/// Keys and values of each layer to c-1 others, twice as much on the way back; gradients over all replicas.
+TEST(TrainingMessages, KeysGoAroundTheContextsRing) {
+  Transformer model = *find_transformer("llama3-8b");
+  const Parallel parallel{.tp = 2, .dp = 2, .cp = 4, .global_batch = 6};
+  const auto phases = stage_messages(model, parallel, 0);
+  const double block = 2.0 * 2 * (8192.0 / 4) * 4096 * 8 / 32 / 2;
+  EXPECT_EQ(count(phases, kContext, kAllGather, 4 * block), 32u * 3);
+  EXPECT_EQ(count(phases, kContext, kAllGather, 8 * block), 32u * 3);
+  EXPECT_DOUBLE_EQ(traffic_of(phases, parallel, kContext).bytes, 32.0 * 3 * 3 * 3 * block);
+  EXPECT_EQ(count(phases, kTensor, kAllReduce, 2.0 * 8192 / 4 * 4096), (4u * 32 + 2) * 3);
+  const double held = static_cast<double>(rank_parameters(model, parallel, 0));
+  EXPECT_DOUBLE_EQ(traffic_of(phases, parallel, kData).bytes, 2.0 * 7 / 8 * 4 * held);
+}
+
 TEST(TrainingMessages, OneGpuSendsNothing) {
   EXPECT_TRUE(stage_messages(small(), {.global_batch = 4}, 0).empty());
 }

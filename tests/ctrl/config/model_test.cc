@@ -64,10 +64,16 @@ TEST(ConfigModel, TheReferenceShowsEveryKey) {
   const ConfigResult result =
       load_config(UNDERSTUDY_TEST_DATA "/../../configs/training/reference.toml");
   ASSERT_TRUE(result) << describe(result.error());
-  EXPECT_EQ(result->training->model, *find_transformer("gpt3-13b"));
+  Transformer model = *find_transformer("gpt3-13b");
+  model.experts = 8;
+  model.top_k = 2;
+  model.expert_feed_forward = 20480;
+  model.expert_capacity = 1.25;
+  EXPECT_EQ(result->training->model, model);
   const Parallel expected{.tp = 4,
                           .pp = 4,
                           .dp = 8,
+                          .ep = 4,
                           .chunks = 2,
                           .micro_batch = 1,
                           .global_batch = 256,
@@ -197,6 +203,25 @@ TEST(ConfigModel, OperationsAreInPlaceOfNodes) {
   EXPECT_EQ(config.operations->data.reduce_scatter, 0.75);
 }
 
+TEST(ConfigModel, Experts) {
+  const Transformer deep =
+      training("[model]\npreset = \"deepseek-v3-like\"\nlayers = 64\ndense_layers = 4\n").model;
+  Transformer expected = *find_transformer("deepseek-v3-like");
+  expected.layers = 64;
+  expected.dense_layers = 4;
+  EXPECT_EQ(deep, expected);
+  const TrainingConfig own = training(
+      "[model]\npreset = \"llama3-8b\"\nexperts = 16\ntop_k = 4\nshared_experts = 2\n"
+      "[parallel]\ncp = 2\ndp = 4\nep = 8\n");
+  expected = *find_transformer("llama3-8b");
+  expected.experts = 16;
+  expected.top_k = 4;
+  expected.shared_experts = 2;
+  expected.expert_feed_forward = 14336;
+  EXPECT_EQ(own.model, expected);
+  EXPECT_EQ(own.parallel, (Parallel{.dp = 4, .ep = 8, .cp = 2, .global_batch = 4}));
+}
+
 TEST(ConfigModel, AGpuOfItsOwn) {
   const TrainingConfig config = training(
       "[model]\npreset = \"gpt3-125m\"\n[gpu]\nflops = \"1.5PFLOP/s\"\nmemory = \"192GB\"\n"
@@ -211,6 +236,7 @@ TEST(ConfigModel, AGpuOfItsOwn) {
 
 TEST(ConfigModel, WhatIsRefused) {
   const std::string model = "[model]\npreset = \"gpt3-175b\"\n";
+  const std::string mixtral = "[model]\npreset = \"mixtral-8x7b\"\n";
   const struct {
     std::string tables;
     const char* error;
@@ -220,7 +246,24 @@ TEST(ConfigModel, WhatIsRefused) {
       {"[model]#!\nlayers = 2\nhidden = 64\nheads = 4\nvocabulary = 128\n",
        "model.sequence: found nothing: the key is missing"},
       {model + "expert = 8#!\n", "model.expert: found an unknown key"},
-      {model + "[parallel]\ncp = 2#!\n", "parallel.cp: found an unknown key (did you mean"},
+      {model + "[parallel]\nsp = 2#!\n", "parallel.sp: found an unknown key (did you mean"},
+      {"[model]#!\npreset = \"llama3-8b\"\nexperts = 8\n",
+       "model.top_k: found nothing: the key is missing"},
+      {model + "top_k = 2#!\n", "model.top_k: found 2: the model has no experts"},
+      {mixtral + "top_k = 9#!\n", "model.top_k: found 9: a token has no more than the 8 experts"},
+      {mixtral + "dense_layers = 33#!\n", "model.dense_layers: found 33: the model has 32 layers"},
+      {mixtral + "expert_capacity = 0.5#!\n", "model.expert_capacity: found 0.5: expected places"},
+      {model + "[parallel]\ndp = 2\nep = 2#!\n", "parallel.ep: found 2: the model has no experts"},
+      {mixtral + "[parallel]\ndp = 16\nep = 16#!\n",
+       "parallel.ep: found 16: it must divide experts, 8"},
+      {mixtral + "[parallel]\ndp = 6\nep = 4#!\n", "parallel.ep: found 4: it must divide dp, 6"},
+      {mixtral + "[parallel]\ndp = 3\ncp = 2\nep = 4#!\n",
+       "parallel.ep: found 4: it must divide dp * cp, 6"},
+      {mixtral + "[parallel]\ntp = 2#!\n",
+       "parallel.tp: found 2: with experts it needs sequence_parallel = true"},
+      {mixtral + "expert_feed_forward = 1001\n[parallel]\ntp = 2#!\nsequence_parallel = true\n",
+       "parallel.tp: found 2: it must divide expert_feed_forward, 1001"},
+      {model + "[parallel]\ncp = 3#!\n", "parallel.cp: found 3: it must divide sequence, 2048"},
       {model + "[parallel]\nzero = 4#!\n",
        "parallel.zero: found 4: expected an integer from 0 to 3"},
       {model + "[parallel]\nschedule = \"1f1\"#!\n",
