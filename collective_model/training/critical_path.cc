@@ -89,25 +89,15 @@ class Walk {
     const WorkloadNode& node = workload_.nodes()[at.node];
     const CommunicatorFamily& family =
         done_.families()[done_.family_of(node.group, node.operation)];
-    size_t role = 0;
-    while (family.groups[role] != node.group) ++role;
-    const std::vector<uint32_t>& own = family.operations[role];
-    const auto number =
-        static_cast<size_t>(std::ranges::lower_bound(own, node.operation) - own.begin());
     At last = at;
     Time latest = Time::from_ps(-1);
-    for (role = 0; role < family.groups.size(); ++role) {
-      const uint32_t group = family.groups[role];
-      const uint32_t theirs = workload_.operations(group)[family.operations[role][number]];
-      const bool pairs = family.layout == CommunicatorFamily::Layout::kPairs;
-      for (uint32_t rank = pairs ? at.rank : 0; rank < workload_.ranks(group); ++rank) {
-        if (const Time entry = ready({theirs, rank}); entry > latest) {
-          last = {theirs, rank};
-          latest = entry;
-        }
-        if (pairs) break;
-      }
-    }
+    family.each_member(workload_, family.number_of(node.group, node.operation), at.rank,
+                       [&](uint32_t theirs, uint32_t rank) {
+                         const Time entry = ready({theirs, rank});
+                         if (entry <= latest) return;
+                         last = {theirs, rank};
+                         latest = entry;
+                       });
     return last;
   }
 
@@ -119,7 +109,12 @@ class Walk {
         return {What::kPipeline, family.stage, family.to, 0};
       case TrainingFamily::Kind::kNorm:
         return {What::kNorm, 0, 0, 0};
+      case TrainingFamily::Kind::kExperts:
+        return {What::kExperts, family.stage, family.stage, 0};
+      case TrainingFamily::Kind::kContext:
+        return {What::kContext, family.stage, family.stage, 0};
       case TrainingFamily::Kind::kData:
+      case TrainingFamily::Kind::kExpertData:
       case TrainingFamily::Kind::kEnds:
         break;
     }

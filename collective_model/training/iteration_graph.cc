@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <optional>
 #include <tuple>
@@ -39,15 +40,31 @@ class GraphBuilder {
   using Way = std::tuple<uint32_t, uint32_t, bool>;
 
   void make_families() {
-    for (uint32_t stage = 0; stage < parallel_.pp; ++stage) add_family(Family::kData, stage, stage);
-    if (has_ends()) ends_ = add_family(Family::kEnds, 0, parallel_.pp - 1);
-    norm_ = add_family(Family::kNorm, 0, 0);
-    for (uint32_t stage = 0; stage < parallel_.pp; ++stage) out_.workload.add_group(parallel_.dp);
+    const uint32_t replicas = parallel_.replicas();
+    for (uint32_t stage = 0; stage < parallel_.pp; ++stage) {
+      add_family({Family::kData, stage, stage, replicas});
+    }
+    if (has_ends()) ends_ = add_family({Family::kEnds, 0, parallel_.pp - 1, 2});
+    norm_ = add_family({Family::kNorm, 0, 0, replicas * parallel_.pp});
+    for (uint32_t stage = 0; stage < parallel_.pp; ++stage) out_.workload.add_group(replicas);
   }
-  uint32_t add_family(Family kind, uint32_t from, uint32_t to) {
-    out_.families.push_back({kind, from, to, {}});
-    roles_.emplace_back(kind == Family::kNorm ? parallel_.pp : kind == Family::kData ? 1 : 2);
+  uint32_t add_family(const TrainingFamily& family) {
+    out_.families.push_back(family);
+    roles_.emplace_back(family.kind == Family::kNorm ? parallel_.pp : family.pairs() ? 2 : 1);
     return static_cast<uint32_t>(out_.families.size()) - 1;
+  }
+  /// Of the stage at hand.
+  uint32_t replicas_family(Family kind) {
+    if (kind == Family::kData) return stage_;
+    const auto [it, fresh] = of_stage_.try_emplace({kind, stage_}, 0);
+    if (!fresh) return it->second;
+    TrainingFamily family{kind, stage_, stage_, parallel_.cp};
+    if (kind == Family::kExperts) family.members = parallel_.ep;
+    if (kind == Family::kExpertData) {
+      family.members = parallel_.replicas() / parallel_.ep;
+      family.stride = parallel_.ep;
+    }
+    return it->second = add_family(family);
   }
   bool has_ends() const { return has_tied_ends(model_, parallel_); }
 
@@ -95,6 +112,10 @@ class GraphBuilder {
     return number;
   }
 
+  bool last_chunk(uint32_t stage, uint32_t chunk) const {
+    return stage + 1 == parallel_.pp && chunk + 1 == parallel_.chunks;
+  }
+
   void begin_stage(uint32_t stage) {
     stage_ = stage;
     iteration_ = 0;
@@ -104,8 +125,7 @@ class GraphBuilder {
     begin_ = computed_;
     chunks_.clear();
     for (uint32_t chunk = 0; chunk < parallel_.chunks; ++chunk) {
-      const bool last = stage + 1 == parallel_.pp && chunk + 1 == parallel_.chunks;
-      const double output = last ? times_.stages[stage].output_share : 0;
+      const double output = last_chunk(stage, chunk) ? times_.stages[stage].output_share : 0;
       chunks_.push_back(parallel_.zero == 3
                             ? chunk_units(model_, parallel_, stage, chunk, output)
                             : chunk_buckets(model_, parallel_, stage, chunk, output));
@@ -141,13 +161,11 @@ class GraphBuilder {
   /// ZeRO's stages 1 and 2: what each rank's optimizer has made, from the iteration before.
   void gather_weights() {
     weights_.assign(parallel_.chunks, {});
-    if (parallel_.zero == 0 || parallel_.zero == 3 || parallel_.dp == 1) return;
+    if (parallel_.zero == 0 || parallel_.zero == 3 || parallel_.replicas() == 1) return;
     for (uint32_t chunk = 0; chunk < parallel_.chunks; ++chunk) {
       const std::vector<GradientBucket>& buckets = chunks_[chunk];
       for (size_t i = buckets.size(); i-- > 0;) {
-        const uint32_t node = gather(buckets[i]);
-        after(node, begin_);
-        weights_[chunk].push_back(node);
+        weights_[chunk].push_back(gather(buckets[i], begin_));
       }
     }
     if (!parallel_.overlap_weights) {
@@ -156,107 +174,169 @@ class GraphBuilder {
     }
   }
 
-  uint32_t gather(const GradientBucket& bucket) {
-    return data_operation(
-        {TrainingTransfer::kAllGather, rounded(kTrainedValueBytes, bucket.parameters)});
+  /// kNoNode where nobody else has it.
+  uint32_t gather(const GradientBucket& bucket, uint32_t former) {
+    return data_operation(bucket, TrainingTransfer::kAllGather, kTrainedValueBytes, former);
   }
-
   void reduce(const GradientBucket& bucket) {
-    if (parallel_.dp == 1) return;
-    const uint32_t node = data_operation(
-        {parallel_.zero == 0 ? TrainingTransfer::kAllReduce : TrainingTransfer::kReduceScatter,
-         rounded(parallel_.gradient_bytes, bucket.parameters)});
-    after(node, computed_);
+    data_operation(
+        bucket,
+        parallel_.zero == 0 ? TrainingTransfer::kAllReduce : TrainingTransfer::kReduceScatter,
+        parallel_.gradient_bytes, computed_);
   }
 
-  /// In parts of equal size of whole values.
-  uint64_t rounded(double each, uint64_t parameters) const {
-    const uint64_t dp = parallel_.dp;
-    return static_cast<uint64_t>(each) * ((parameters + dp - 1) / dp * dp);
-  }
-
-  /// Replicas carry these out one after another.
-  uint32_t data_operation(const FamilyOperation& what) {
-    const uint32_t node = operation(stage_, 0, what);
+  /// Replicas carry these out one after another, in parts of equal size of whole values.
+  uint32_t data_operation(const GradientBucket& bucket, TrainingTransfer transfer, double each,
+                          uint32_t former) {
+    const uint64_t ranks = parallel_.replicas() / (bucket.experts ? parallel_.ep : 1);
+    if (ranks == 1) return kNoNode;
+    const uint64_t values = (bucket.parameters + ranks - 1) / ranks * ranks;
+    const uint32_t family = replicas_family(bucket.experts ? Family::kExpertData : Family::kData);
+    const uint32_t node = operation(family, 0, {transfer, static_cast<uint64_t>(each) * values});
     after(node, data_);
+    after(node, former);
     return data_ = node;
   }
 
   uint32_t ways(const Way& way) {
     const auto [it, fresh] = ways_.try_emplace(way, 0);
-    if (fresh) it->second = add_family(Family::kMessages, std::get<0>(way), std::get<1>(way));
+    if (fresh) it->second = add_family({Family::kMessages, std::get<0>(way), std::get<1>(way), 2});
     return it->second;
   }
   FamilyOperation message() const {
     const double values = kTrainedValueBytes * parallel_.micro_batch * model_.sequence *
-                          model_.hidden / (parallel_.sequence_parallel ? parallel_.tp : 1);
+                          model_.hidden / parallel_.cp /
+                          (parallel_.sequence_parallel ? parallel_.tp : 1);
     return {TrainingTransfer::kSend, static_cast<uint64_t>(values)};
   }
 
+  /// Something that happens within a pass, behind a share of its computing.
+  struct Cut {
+    double share = 0;
+    std::function<void()> action;
+  };
+
   void add_step(const PipelineStep& step, bool ready) {
     const bool forward = step.kind == PipelineStep::Kind::kForward;
-    receive(step);
-    std::vector<double> cuts;  // shares of the step behind which something begins
-    const bool waits = forward && step.micro_batch == 0 && !weights_[step.chunk].empty();
+    const std::vector<uint32_t>& weights = weights_[step.chunk];
     const std::vector<GradientBucket>& buckets = chunks_[step.chunk];
-    if (waits) {
-      for (size_t i = buckets.size(); i-- > 1;) cuts.push_back(1 - buckets[i - 1].ready);
-    } else if (ready && reduces_behind_steps()) {
-      for (const GradientBucket& bucket : buckets) cuts.push_back(bucket.ready);
-      cuts.pop_back();
+    std::vector<Cut> cuts;
+    if (forward && step.micro_batch == 0) {
+      // From the last bucket on; the first one is needed at once.
+      for (size_t i = 0; i < weights.size(); ++i) {
+        const double from = i == 0 ? 0 : 1 - buckets[buckets.size() - 1 - i].ready;
+        cuts.push_back({from, [&, i] { computing_waits_.push_back(weights[i]); }});
+      }
     }
-    cuts.push_back(1);
-    const auto [time, tensor] = times_of(step);
+    if (ready && (parallel_.overlap_gradients || parallel_.zero == 2)) {
+      for (const GradientBucket& bucket : buckets) {
+        cuts.push_back({bucket.ready, [&] { reduce(bucket); }});
+      }
+    }
+    add_pass(step, std::move(cuts));
+  }
+
+  /// What the stage computes of the step, with what comes between.
+  void add_pass(const PipelineStep& step, std::vector<Cut> cuts) {
+    receive(step);
+    add_stops(step, cuts);
+    std::ranges::stable_sort(cuts, {}, &Cut::share);
+    pass_ = {mark_of(step.kind), iteration_, step.micro_batch, step.chunk};
+    const std::pair<Duration, Duration> all = times_of(step);
     Duration done, tensor_done;
-    for (size_t i = 0; i < cuts.size(); ++i) {
-      if (waits) computing_waits_.push_back(weights_[step.chunk][i]);
-      const Duration until = share(time, cuts[i]), tensor_until = share(tensor, cuts[i]);
-      compute(until - done, tensor_until - tensor_done,
-              {mark_of(step.kind), iteration_, step.micro_batch, step.chunk});
-      done = until;
-      tensor_done = tensor_until;
-      if (ready && reduces_behind_steps()) reduce(buckets[i]);
+    bool computes = false;
+    const auto until = [&](double part) {
+      const Duration now = share(all.first, part), tensor_now = share(all.second, part);
+      const bool must = part >= 1 && (!computes || !computing_waits_.empty());
+      if (!must && now == done && tensor_now == tensor_done) return;
+      compute(now - done, tensor_now - tensor_done, pass_);
+      computes = true;
+      done = now;
+      tensor_done = tensor_now;
+    };
+    for (const Cut& cut : cuts) {
+      until(cut.share);
+      cut.action();
     }
+    until(1);
     send(step);
   }
-  bool reduces_behind_steps() const { return parallel_.overlap_gradients || parallel_.zero == 2; }
 
-  /// ZeRO's stage 3. Weights that are not wanted again are dropped: all passes gather.
+  void add_stops(const PipelineStep& step, std::vector<Cut>& cuts) {
+    const double output = last_chunk(stage_, step.chunk) ? times_.stages[stage_].output_share : 0;
+    for (const PassStop& stop : pass_stops(model_, parallel_, stage_, step, output)) {
+      cuts.push_back({stop.share, [this, stop] {
+                        switch (stop.what) {
+                          case PassStop::What::kRoute:
+                            computing_waits_.push_back(
+                                between(Family::kExperts, TrainingTransfer::kAllToAll, 1));
+                            return;
+                          case PassStop::What::kKeys:
+                            keys_ =
+                                between(Family::kContext, TrainingTransfer::kAllGather, stop.times);
+                            return;
+                          case PassStop::What::kKeysThere:
+                            computing_waits_.push_back(keys_);
+                        }
+                      }});
+    }
+  }
+  /// An operation behind all that has been computed of the pass, and what that waits for.
+  uint32_t between(Family kind, TrainingTransfer transfer, uint32_t times) {
+    if (!computing_waits_.empty()) compute(Duration(), Duration(), pass_);
+    const double parts = kind == Family::kExperts ? parallel_.ep : parallel_.cp;
+    const double all = kind == Family::kExperts
+                           ? routed_bytes(model_, parallel_)
+                           : times * parallel_.cp * key_bytes(model_, parallel_);
+    // In parts of equal size of whole values.
+    const double part = std::ceil(all / parts / kTrainedValueBytes) * kTrainedValueBytes;
+    const uint32_t node =
+        operation(replicas_family(kind), 0, {transfer, static_cast<uint64_t>(part * parts)});
+    after(node, computed_);
+    return node;
+  }
+
+  /// ZeRO's stage 3. Weights that are not wanted again are dropped: all passes gather. What becomes ready at
+  /// one moment, experts and the rest of their layer, goes together.
   void add_unit_steps(const PipelineStep& step, bool ready) {
-    const bool gathers = parallel_.dp > 1 && step.kind != PipelineStep::Kind::kWeightGradient;
-    receive(step);
-    std::vector<GradientBucket> units = chunks_[step.chunk];
-    if (step.kind == PipelineStep::Kind::kForward) {
+    const bool gathers = step.kind != PipelineStep::Kind::kWeightGradient;
+    const bool forward = step.kind == PipelineStep::Kind::kForward;
+    std::vector<std::vector<GradientBucket>> units;
+    for (const GradientBucket& bucket : chunks_[step.chunk]) {
+      if (units.empty() || !units.back().back().experts) units.emplace_back();
+      units.back().push_back(bucket);
+    }
+    std::vector<double> ends;  // a unit begins where the one before it ends
+    for (const auto& unit : units) ends.push_back(unit.back().ready);
+    if (forward) {
       std::ranges::reverse(units);
-      // A unit ends where the one before it, on the way back, begins.
-      for (size_t i = 0; i < units.size(); ++i) {
-        units[i].ready = i + 1 < units.size() ? 1 - units[i + 1].ready : 1;
-      }
+      std::ranges::reverse(ends);
+      for (size_t i = 0; i < ends.size(); ++i) ends[i] = i + 1 < ends.size() ? 1 - ends[i + 1] : 1;
     }
-    std::vector<uint32_t> weights;
-    if (gathers) {
-      for (size_t i = 0; i < std::min<size_t>(units.size(), 2); ++i) {
-        weights.push_back(gather(units[i]));
-        after(weights.back(), begin_);
+    std::vector<std::vector<uint32_t>> weights;
+    const auto gather_next = [&](uint32_t former) {
+      if (!gathers || weights.size() == units.size()) return;
+      weights.emplace_back();
+      for (const GradientBucket& bucket : units[weights.size() - 1]) {
+        weights.back().push_back(gather(bucket, former));
       }
-    }
-    const auto [time, tensor] = times_of(step);
-    Duration done, tensor_done;
+    };
+    gather_next(begin_);
+    gather_next(begin_);
+    std::vector<Cut> cuts;
     for (size_t i = 0; i < units.size(); ++i) {
-      if (gathers) computing_waits_.push_back(weights[i]);
-      const Duration until = share(time, units[i].ready),
-                     tensor_until = share(tensor, units[i].ready);
-      compute(until - done, tensor_until - tensor_done,
-              {mark_of(step.kind), iteration_, step.micro_batch, step.chunk});
-      done = until;
-      tensor_done = tensor_until;
-      if (ready) reduce(units[i]);
-      if (gathers && i + 2 < units.size()) {
-        weights.push_back(gather(units[i + 2]));
-        after(weights.back(), computed_);
-      }
+      cuts.push_back({i == 0 ? 0 : ends[i - 1], [&, i] {
+                        if (!gathers) return;
+                        for (const uint32_t node : weights[i]) computing_waits_.push_back(node);
+                      }});
+      cuts.push_back({ends[i], [&, i] {
+                        for (const GradientBucket& bucket : units[i]) {
+                          if (ready) reduce(bucket);
+                        }
+                        gather_next(computed_);
+                      }});
     }
-    send(step);
+    add_pass(step, std::move(cuts));
   }
   static Duration share(Duration all, double share) {
     return share >= 1 ? all : Duration::ps(std::llround(static_cast<double>(all.ps()) * share));
@@ -352,15 +432,17 @@ class GraphBuilder {
     for (size_t f = 0; f < out_.families.size(); ++f) {
       const TrainingFamily& family = out_.families[f];
       CommunicatorFamily made;
-      const bool pairs = family.kind == Family::kMessages || family.kind == Family::kEnds;
-      made.layout =
-          pairs ? CommunicatorFamily::Layout::kPairs : CommunicatorFamily::Layout::kAcross;
+      made.layout = family.pairs()         ? CommunicatorFamily::Layout::kPairs
+                    : family.of_replicas() ? CommunicatorFamily::Layout::kParts
+                                           : CommunicatorFamily::Layout::kAcross;
       made.width = family.kind == Family::kNorm ? 1 : parallel_.tp;
+      made.members = family.members;
+      made.stride = family.stride;
       if (family.kind == Family::kNorm) {
         for (uint32_t stage = 0; stage < parallel_.pp; ++stage) made.groups.push_back(stage);
       } else {
         made.groups.push_back(family.stage);
-        if (pairs) made.groups.push_back(family.to);
+        if (family.pairs()) made.groups.push_back(family.to);
       }
       made.operations = std::move(roles_[f]);
       for (const auto& role : made.operations) {
@@ -376,14 +458,17 @@ class GraphBuilder {
   const IterationTimes& times_;
   const Pipeline pipeline_;
   IterationGraph out_;
-  std::vector<std::vector<std::vector<uint32_t>>> roles_;  ///< by family, role and number
-  std::map<Way, uint32_t> ways_;                           ///< families of messages
-  uint32_t ends_ = kNoNode, norm_ = kNoNode;               ///< families
+  std::vector<std::vector<std::vector<uint32_t>>> roles_;     ///< by family, role and number
+  std::map<Way, uint32_t> ways_;                              ///< families of messages
+  std::map<std::pair<Family, uint32_t>, uint32_t> of_stage_;  ///< families of replicas, by stage
+  uint32_t ends_ = kNoNode, norm_ = kNoNode;                  ///< families
   // Of the stage and iteration at hand:
   uint32_t stage_ = 0, iteration_ = 0;
   uint32_t begin_ = kNoNode;                         ///< the node behind which the iteration is
   uint32_t computed_ = kNoNode;                      ///< the last node that computes
   uint32_t data_ = kNoNode;                          ///< the last operation of replicas
+  uint32_t keys_ = kNoNode;                          ///< keys and values on their way
+  NodeMark pass_;                                    ///< what is computed
   std::vector<uint32_t> computing_waits_;            ///< what the next one that computes waits for
   std::vector<std::vector<GradientBucket>> chunks_;  ///< buckets
   std::vector<std::vector<uint32_t>> weights_;       ///< by chunk and bucket, in forward order

@@ -42,19 +42,33 @@ struct IterationTimes {
 struct FamilyOperation {
   TrainingTransfer transfer = TrainingTransfer::kAllReduce;  ///< of a message: kSend
   uint64_t bytes = 0;  ///< as TrainingMessage::bytes, of each communicator
+
+  bool operator==(const FamilyOperation&) const = default;
 };
 
 /// Communicators that carry out the same operations.
 struct TrainingFamily {
   enum class Kind : uint8_t {
-    kData,      ///< replicas of a stage; one communicator for each rank of tensor parallelism
-    kMessages,  ///< from a stage to another one; the same of each pair of replicas
-    kEnds,      ///< the tied embedding: pairs, too
-    kNorm,      ///< everybody
+    kData,        ///< replicas of a stage; one communicator for each rank of tensor parallelism
+    kExpertData,  ///< of these those that have the same experts, all `ep` apart
+    kExperts,     ///< of these those that have all experts together: tokens go from each to each
+    kContext,     ///< of these those that have a sequence together: a ring
+    kMessages,    ///< from a stage to another one; the same of each pair of replicas
+    kEnds,        ///< the tied embedding: pairs, too
+    kNorm,        ///< everybody
   };
   Kind kind = Kind::kData;
   uint32_t stage = 0, to = 0;  ///< kMessages, kEnds: from which to which
-  std::vector<FamilyOperation> operations;
+  uint32_t members = 1;        ///< of each communicator
+  uint32_t stride = 1;         ///< replicas of a stage: from one member to the next
+  std::vector<FamilyOperation> operations = {};
+
+  bool of_replicas() const { return kind <= Kind::kContext; }
+  bool pairs() const { return kind == Kind::kMessages || kind == Kind::kEnds; }
+  /// of_replicas(): who is member `member` of the stage's part `part`, as CommunicatorFamily::rank_of().
+  uint32_t replica(uint32_t part, uint32_t member) const {
+    return part % stride + part / stride * stride * members + member * stride;
+  }
 };
 
 /// What a node of the workload is.

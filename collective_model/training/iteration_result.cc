@@ -1,7 +1,8 @@
 #include "collective_model/training/iteration_result.h"
 
 #include <algorithm>
-#include <unordered_map>
+#include <map>
+#include <utility>
 
 #include "dataplane/base/assert.h"
 
@@ -78,56 +79,50 @@ class StageWalk {
         return;
       }
       case TrainingFamily::Kind::kData:
+      case TrainingFamily::Kind::kExpertData:
+      case TrainingFamily::Kind::kExperts:
+      case TrainingFamily::Kind::kContext:
       case TrainingFamily::Kind::kEnds: {
         // Until it could enter it waited for others of its own, until all had for the slowest.
         const Time own = std::max(before, done_.executor().ready(last, replica));
         const Time all = std::clamp(entered(last, replica), own, from);
         if (own > before) add_wait(parts, last, replica, before, own);
         parts.slowest += all - own;
-        parts.data += from - all;
+        exposed(parts, family_of(last).kind) += from - all;
         return;
       }
     }
   }
 
-  /// By the last member of the operation, which in pairs are those of one replica.
+  static Duration& exposed(IterationParts& parts, TrainingFamily::Kind kind) {
+    if (kind == TrainingFamily::Kind::kExperts) return parts.experts;
+    return kind == TrainingFamily::Kind::kContext ? parts.context : parts.data;
+  }
+
+  /// By the last member of the operation that this replica takes part in.
   Time entered(uint32_t node, uint32_t replica) const {
     const uint32_t own = workload_.nodes()[node].operation;
     const CommunicatorFamily& family = done_.families()[done_.family_of(stage_, own)];
-    const size_t number = number_of(family, own);
-    if (family.layout == CommunicatorFamily::Layout::kPairs) {
-      Time last;
-      for (size_t role = 0; role < family.groups.size(); ++role) {
-        const uint32_t theirs =
-            workload_.operations(family.groups[role])[family.operations[role][number]];
-        last = std::max(last, done_.executor().ready(theirs, replica));
-      }
+    Time last;
+    const auto latest = [&] {
+      family.each_member(workload_, family.number_of(stage_, own), replica,
+                         [&](uint32_t theirs, uint32_t rank) {
+                           last = std::max(last, done_.executor().ready(theirs, rank));
+                         });
       return last;
-    }
-    const auto [it, fresh] = entered_.try_emplace(node);
-    if (!fresh) return it->second;
-    for (size_t role = 0; role < family.groups.size(); ++role) {
-      const uint32_t group = family.groups[role];
-      const uint32_t theirs = workload_.operations(group)[family.operations[role][number]];
-      for (uint32_t rank = 0; rank < workload_.ranks(group); ++rank) {
-        it->second = std::max(it->second, done_.executor().ready(theirs, rank));
-      }
-    }
+    };
+    if (family.layout == CommunicatorFamily::Layout::kPairs) return latest();
+    const bool parts = family.layout == CommunicatorFamily::Layout::kParts;
+    const auto [it, fresh] = entered_.try_emplace({node, parts ? family.part_of(replica) : 0});
+    if (fresh) it->second = latest();
     return it->second;
-  }
-  /// Among the family's operations.
-  size_t number_of(const CommunicatorFamily& family, uint32_t own) const {
-    size_t role = 0;
-    while (family.groups[role] != stage_) ++role;
-    const std::vector<uint32_t>& all = family.operations[role];
-    return static_cast<size_t>(std::ranges::lower_bound(all, own) - all.begin());
   }
 
   /// When the sender of this message, which may be this stage, could send it.
   Time sent(uint32_t node, uint32_t replica) const {
     const uint32_t own = workload_.nodes()[node].operation;
     const CommunicatorFamily& family = done_.families()[done_.family_of(stage_, own)];
-    const size_t number = number_of(family, own);
+    const size_t number = family.number_of(stage_, own);
     const uint32_t sender = family.groups[0];
     const uint32_t theirs = workload_.operations(sender)[family.operations[0][number]];
     return done_.executor().ready(theirs, replica);
@@ -138,7 +133,7 @@ class StageWalk {
   const Workload& workload_;
   const uint32_t stage_;
   std::vector<uint32_t> computes_;
-  mutable std::unordered_map<uint32_t, Time> entered_;  ///< by node
+  mutable std::map<std::pair<uint32_t, uint32_t>, Time> entered_;  ///< by node and part of replicas
 };
 
 void add(IterationParts& sum, const IterationParts& more) {
@@ -148,13 +143,15 @@ void add(IterationParts& sum, const IterationParts& more) {
   sum.bubble += more.bubble;
   sum.pipeline += more.pipeline;
   sum.data += more.data;
+  sum.experts += more.experts;
+  sum.context += more.context;
   sum.slowest += more.slowest;
 }
 
 void divide(IterationParts& sum, int64_t by) {
   ASSERT_INVARIANT(by > 0);
   for (Duration* part : {&sum.compute, &sum.tensor, &sum.optimizer, &sum.bubble, &sum.pipeline,
-                         &sum.data, &sum.slowest}) {
+                         &sum.data, &sum.experts, &sum.context, &sum.slowest}) {
     *part = *part / by;
   }
 }
@@ -180,6 +177,12 @@ std::string_view word_of(const TrainingFamily& family, TrainingTransfer transfer
   switch (family.kind) {
     case TrainingFamily::Kind::kData:
       return transfer == TrainingTransfer::kAllGather ? "weights" : "gradients";
+    case TrainingFamily::Kind::kExpertData:
+      return transfer == TrainingTransfer::kAllGather ? "experts' weights" : "experts' gradients";
+    case TrainingFamily::Kind::kExperts:
+      return "tokens";
+    case TrainingFamily::Kind::kContext:
+      return "keys";
     case TrainingFamily::Kind::kMessages:
       return sends ? "send" : "receive";
     case TrainingFamily::Kind::kEnds:

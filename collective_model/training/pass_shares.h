@@ -26,4 +26,20 @@ struct LayerParts {
 };
 LayerParts layer_parts(const Transformer& model, LayerKind kind);
 
+/// Where a pass has to do with other GPUs, besides tensor parallelism.
+struct PassStop {
+  enum class What : uint8_t {
+    kRoute,  ///< tokens go to experts, or come from them; what is computed behind waits for them
+    kKeys,   ///< keys and values begin to go around the ring
+    kKeysThere,  ///< the last ones are needed: of as many parts of scores as there are ranks the last one
+  };
+  What what = What::kRoute;
+  double share = 0;    ///< of the pass's computing
+  uint32_t times = 1;  ///< kKeys: 2 with their gradients
+};
+/// Of a step of the pipeline, in order. With full recomputation a backward begins, layer by layer, with the
+/// forward once more: with a third of it, or half where the weights' gradients are a step of their own.
+std::vector<PassStop> pass_stops(const Transformer& model, const Parallel& parallel, uint32_t stage,
+                                 const PipelineStep& step, double output_share);
+
 }  // namespace understudy

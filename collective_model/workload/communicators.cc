@@ -19,11 +19,28 @@ struct WorkloadCommunicators::GroupListener final : WorkloadListener {
 namespace {
 
 uint32_t communicators_of(const Workload& workload, const CommunicatorFamily& family) {
-  const bool pairs = family.layout == CommunicatorFamily::Layout::kPairs;
-  return family.width * (pairs ? workload.ranks(family.groups.front()) : 1);
+  const uint32_t ranks = workload.ranks(family.groups.front());
+  switch (family.layout) {
+    case CommunicatorFamily::Layout::kPairs:
+      return family.width * ranks;
+    case CommunicatorFamily::Layout::kParts:
+      ASSERT_INVARIANT(family.groups.size() == 1);
+      ASSERT_INVARIANT(ranks % (family.stride * family.members) == 0);
+      return family.width * (ranks / family.members);
+    case CommunicatorFamily::Layout::kAcross:
+      break;
+  }
+  return family.width;
 }
 
 }  // namespace
+
+size_t CommunicatorFamily::number_of(uint32_t group, uint32_t operation) const {
+  size_t role = 0;
+  while (groups[role] != group) ++role;
+  const std::vector<uint32_t>& own = operations[role];
+  return static_cast<size_t>(std::ranges::lower_bound(own, operation) - own.begin());
+}
 
 WorkloadCommunicators::WorkloadCommunicators(const Workload& workload,
                                              std::vector<CommunicatorFamily> families,
@@ -81,15 +98,22 @@ void WorkloadCommunicators::begin() {
 void WorkloadCommunicators::enter(uint32_t group, uint32_t operation, uint32_t rank, Time at) {
   const Place& place = places_[group][operation];
   const CommunicatorFamily& family = families_[place.family];
-  const bool pairs = family.layout == CommunicatorFamily::Layout::kPairs;
-  uint32_t member = place.role;
-  if (!pairs) {
-    member = rank;
-    for (uint32_t role = 0; role < place.role; ++role) {
-      member += workload_.ranks(family.groups[role]);
-    }
+  uint32_t member = place.role, first = family.first;
+  switch (family.layout) {
+    case CommunicatorFamily::Layout::kPairs:
+      first += rank * family.width;
+      break;
+    case CommunicatorFamily::Layout::kParts:
+      member = family.member_of(rank);
+      first += family.part_of(rank) * family.width;
+      break;
+    case CommunicatorFamily::Layout::kAcross:
+      member = rank;
+      for (uint32_t role = 0; role < place.role; ++role) {
+        member += workload_.ranks(family.groups[role]);
+      }
+      break;
   }
-  const uint32_t first = family.first + (pairs ? rank * family.width : 0);
   for (uint32_t i = 0; i < family.width; ++i) {
     carriers_[place.family]->enter(first + i, place.number, member, at);
   }
@@ -105,6 +129,9 @@ void WorkloadCommunicators::done(uint32_t communicator, uint32_t operation, uint
     while (rank >= workload_.ranks(family.groups[role])) {
       rank -= workload_.ranks(family.groups[role++]);
     }
+  } else if (family.layout == CommunicatorFamily::Layout::kParts) {
+    role = 0;
+    rank = family.rank_of(rank, member);
   }
   const uint32_t group = family.groups[role];
   const uint32_t own = family.operations[role][operation];

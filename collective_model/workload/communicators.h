@@ -43,14 +43,52 @@ struct CommunicatorFamily {
   enum class Layout : uint8_t {
     kAcross,  ///< `width` of them; rank r of the role's group is member r, behind those of roles before
     kPairs,  ///< `width` of them for each rank; member k is of role k
+    /// Of one group: `width` of them for each part of its ranks, which are `members`, each `stride` behind the
+    /// one before.
+    kParts,
   };
   Layout layout = Layout::kAcross;
-  uint32_t first = 0;            ///< number of its first communicator
-  uint32_t width = 1;            ///< communicators that a rank takes part in
-  std::vector<uint32_t> groups;  ///< of the workload, by role
+  uint32_t first = 0;                ///< number of its first communicator
+  uint32_t width = 1;                ///< communicators that a rank takes part in
+  uint32_t stride = 1, members = 1;  ///< kParts
+  std::vector<uint32_t> groups;      ///< of the workload, by role
   /// By role and number of the family's operation: the group's operation.
   std::vector<std::vector<uint32_t>> operations;
+
+  /// kParts: which part a rank is of, and as which member.
+  uint32_t part_of(uint32_t rank) const {
+    return rank % stride + rank / (stride * members) * stride;
+  }
+  uint32_t member_of(uint32_t rank) const { return rank / stride % members; }
+  uint32_t rank_of(uint32_t part, uint32_t member) const {
+    return part % stride + part / stride * stride * members + member * stride;
+  }
+  /// Number of the family's operation that is this one of the group's.
+  size_t number_of(uint32_t group, uint32_t operation) const;
+  /// Nodes and ranks of all that carry out operation `number` together with this rank, itself included.
+  template <typename Each>
+  void each_member(const Workload& workload, size_t number, uint32_t rank, Each each) const;
 };
+
+template <typename Each>
+void CommunicatorFamily::each_member(const Workload& workload, size_t number, uint32_t rank,
+                                     Each each) const {
+  for (size_t role = 0; role < groups.size(); ++role) {
+    const uint32_t group = groups[role];
+    const uint32_t node = workload.operations(group)[operations[role][number]];
+    switch (layout) {
+      case Layout::kAcross:
+        for (uint32_t other = 0; other < workload.ranks(group); ++other) each(node, other);
+        break;
+      case Layout::kPairs:
+        each(node, rank);
+        break;
+      case Layout::kParts:
+        for (uint32_t m = 0; m < members; ++m) each(node, rank_of(part_of(rank), m));
+        break;
+    }
+  }
+}
 
 class WorkloadCommunicators : public CommunicatorListener {
  public:

@@ -8,23 +8,32 @@
 #include "dataplane/base/assert.h"
 
 namespace understudy {
+
 uint32_t nic_number(const Config& config, const GpuPlace& at) {
   const NodeConfig& node = config.nodes[at.node];
   return static_cast<uint32_t>(at.gpu * node.nics.size() / node.gpus);
 }
 
-bool crosses_network(const TrainingPlan& plan, const Parallel& parallel,
-                     const TrainingFamily& family) {
-  switch (family.kind) {
-    case TrainingFamily::Kind::kData:
-      return parallel.dp > plan.places.together();
-    case TrainingFamily::Kind::kMessages:
-    case TrainingFamily::Kind::kEnds:
-      return !plan.places.one_node(family.stage, 0, family.to, 0);
-    case TrainingFamily::Kind::kNorm:
-      break;
-  }
-  return false;
+bool crosses_network(const TrainingPlan& plan, const TrainingFamily& family) {
+  if (family.of_replicas()) return family.members > members_together(plan, family);
+  return family.pairs() && !plan.places.one_node(family.stage, 0, family.to, 0);
+}
+
+uint32_t members_together(const TrainingPlan& plan, const TrainingFamily& family) {
+  return std::min(family.members, std::max(1U, plan.places.together() / family.stride));
+}
+
+uint32_t parts_of(const Parallel& parallel, const TrainingFamily& family) {
+  return parallel.replicas() / family.members;
+}
+
+GpuPlace member_place(const TrainingPlan& plan, const TrainingFamily& family, uint32_t part,
+                      uint32_t member, uint32_t tensor) {
+  return plan.places.place(family.stage, family.replica(part, member), tensor);
+}
+
+uint32_t channels_of(const TrainingPlan& plan, const TrainingFamily& family) {
+  return family.kind == TrainingFamily::Kind::kContext ? 1 : members_together(plan, family);
 }
 
 Collective collective_of(TrainingTransfer transfer) {
@@ -44,27 +53,26 @@ Collective collective_of(TrainingTransfer transfer) {
   return Collective::kAllToAllV;
 }
 
-JobConfig replicas_job(const Config& config, const TrainingPlan& plan, uint32_t stage,
-                       uint32_t tensor, Collective collective, std::vector<uint64_t> sizes) {
+JobConfig replicas_job(const Config& config, const TrainingPlan& plan, const TrainingFamily& family,
+                       Collective collective, std::vector<uint64_t> sizes) {
   const Parallel& parallel = config.training->parallel;
   JobConfig job;
   job.name = "model";
   job.collective = collective;
-  job.type = collective == Collective::kAllGather || parallel.gradient_bytes == 2
-                 ? DataType::kBfloat16
-                 : DataType::kFloat32;
-  const uint32_t together = plan.places.together();
-  for (uint32_t replica = 0; replica < parallel.dp; replica += together) {
-    job.ranks.push_back(plan.places.node(stage, replica));
+  const bool reduces =
+      collective == Collective::kAllReduce || collective == Collective::kReduceScatter;
+  job.type = reduces && parallel.gradient_bytes == 4 ? DataType::kFloat32 : DataType::kBfloat16;
+  const uint32_t together = members_together(plan, family);
+  for (uint32_t member = 0; member < family.members; member += together) {
+    job.ranks.push_back(member_place(plan, family, 0, member, 0).node);
   }
   job.gpus = together;
-  job.channels = together;
-  const GpuPlace first = plan.places.place(stage, 0, tensor);
-  job.nic = nic_number(config, first);
+  job.channels = channels_of(plan, family);
+  job.nic = nic_number(config, member_place(plan, family, 0, 0, 0));
   if (together > 1) {
     ChildConfig child;
-    const GpuPlace last = plan.places.place(stage, together - 1, tensor);
-    const uint32_t apart = nic_number(config, last) - job.nic;
+    const uint32_t last = nic_number(config, member_place(plan, family, 0, together - 1, 0));
+    const uint32_t apart = last - job.nic;
     child.nics = apart == 0 ? 1 : together;
     child.nic_stride = apart == 0 ? 1 : apart / (together - 1);
     job.child = child;
@@ -80,18 +88,31 @@ VertexId nic_of(const Config& config, const Topology& topology, const GpuPlace& 
   return topology.nics[gpu.node][nic_number(config, gpu)];
 }
 
-std::vector<MessageWays::Way> ring_ways(const Config& config, const TrainingPlan& plan,
-                                        const Topology& topology, uint32_t stage, uint32_t tensor) {
-  const Parallel& parallel = config.training->parallel;
-  const uint32_t together = plan.places.together(), nodes = parallel.dp / together;
+std::vector<MessageWays::Way> member_ways(const Config& config, const TrainingPlan& plan,
+                                          const Topology& topology, const TrainingFamily& family,
+                                          uint32_t part, uint32_t tensor) {
+  const uint32_t together = members_together(plan, family), nodes = family.members / together;
+  const auto nic = [&](uint32_t member) {
+    return nic_of(config, topology, member_place(plan, family, part, member, tensor));
+  };
   std::vector<MessageWays::Way> out;
-  for (uint32_t channel = 0; channel < together; ++channel) {
+  if (family.kind == TrainingFamily::Kind::kExperts) {
+    // In the order in which NCCL's send and receive begin: with the next node.
+    for (uint32_t apart = 1; apart < nodes; ++apart) {
+      for (uint32_t from = 0; from < family.members; ++from) {
+        const uint32_t node = (from / together + apart) % nodes;
+        for (uint32_t i = 0; i < together; ++i) {
+          out.push_back({nic(from), nic(node * together + i)});
+        }
+      }
+    }
+    return out;
+  }
+  for (uint32_t channel = 0; channel < channels_of(plan, family); ++channel) {
     for (uint32_t node = 0; node < nodes; ++node) {
       // As Communicator::gpu_at() without other orders: a channel's chain begins with its own GPU.
       const uint32_t leaves = node * together + (channel + together - 1) % together;
-      const uint32_t enters = (node + 1) % nodes * together + channel;
-      out.push_back({nic_of(config, topology, plan.places.place(stage, leaves, tensor)),
-                     nic_of(config, topology, plan.places.place(stage, enters, tensor))});
+      out.push_back({nic(leaves), nic((node + 1) % nodes * together + channel)});
     }
   }
   return out;
@@ -103,25 +124,39 @@ MessageWays::Way pair_way(const Config& config, const TrainingPlan& plan, const 
           nic_of(config, topology, plan.places.place(family.to, replica, tensor))};
 }
 
-uint64_t ring_bytes(const FamilyOperation& operation, uint32_t ranks, size_t channels) {
+uint64_t way_bytes(const TrainingPlan& plan, const TrainingFamily& family,
+                   const FamilyOperation& operation) {
+  if (operation.transfer == TrainingTransfer::kAllToAll) return operation.bytes / family.members;
   const TrainingMessage message{
       .transfer = operation.transfer, .what = {}, .bytes = static_cast<double>(operation.bytes)};
-  return static_cast<uint64_t>(std::llround(message.sent(ranks) / static_cast<double>(channels)));
+  const uint32_t channels = family.of_replicas() ? channels_of(plan, family) : 1;
+  return static_cast<uint64_t>(std::llround(message.sent(family.members) / channels));
 }
 
-Duration steps_time(const Config& config, const Topology& topology, const MessageWays::Way& way,
-                    const FamilyOperation& operation, uint32_t ranks) {
-  // NCCL's Simple protocol passes a message on in slices: two of a small one, of at most a quarter of a MiB.
-  constexpr uint64_t kSlice = uint64_t{256} * 1024;
+Duration steps_time(const Config& config, const TrainingPlan& plan, const Topology& topology,
+                    const MessageWays::Way& way, const TrainingFamily& family,
+                    const FamilyOperation& operation) {
+  // NCCL's Simple protocol passes a message on in slices: two of a small one, of at most a quarter of a MiB and at
+  // least 32 KiB.
+  constexpr uint64_t kSlice = uint64_t{256} * 1024, kLeast = uint64_t{32} * 1024;
+  const uint32_t ranks =
+      family.of_replicas() ? family.members / channels_of(plan, family) : family.members;
   if (operation.transfer == TrainingTransfer::kSend || ranks < 2) return Duration();
   const bool twice = operation.transfer == TrainingTransfer::kAllReduce;
-  const int64_t steps = (twice ? 2 : 1) * (int64_t{ranks} - 1);
+  int64_t steps = (twice ? 2 : 1) * (int64_t{ranks} - 1);
+  // Of one channel that passes by several GPUs of each node: what begins at a node's last one leaves all nodes.
+  const uint32_t together = family.of_replicas() ? members_together(plan, family) : 1;
+  if (family.kind == TrainingFamily::Kind::kContext && together > 1) {
+    steps = family.members / together;
+  }
   Routes routes = topology.routes(config.seed);
   const auto path = routes.path(way.from, way.to, flow_hash(way.from, way.to, 0));
   Duration latency;
   for (const LinkId link : path) latency += topology.graph.link(link).latency;
+  if (operation.transfer == TrainingTransfer::kAllToAll) return latency;
   const uint64_t message = operation.bytes / ranks;
-  const uint64_t behind = message - std::min(kSlice, message / 2);
+  const uint64_t first = std::min(message, std::max(kLeast, std::min(kSlice, message / 2)));
+  const uint64_t behind = message - first;
   const Duration covered = topology.graph.link(path.front()).rate.time_for(behind);
   // The first messages wait for their credits.
   return latency + (latency - std::min(latency, covered)) * (steps - 1);
@@ -130,7 +165,8 @@ Duration steps_time(const Config& config, const Topology& topology, const Messag
 Duration norm_time(const Config& config, const TrainingPlan& plan, const Parallel& parallel,
                    const Topology& topology) {
   const GpuPlace first = plan.places.place(0, 0, 0);
-  const GpuPlace last = plan.places.place(parallel.pp - 1, parallel.dp - 1, parallel.tp - 1);
+  const GpuPlace last =
+      plan.places.place(parallel.pp - 1, parallel.replicas() - 1, parallel.tp - 1);
   if (first.node == last.node) {
     const auto depth = static_cast<int64_t>(std::bit_width(parallel.gpus() - 1));
     return inside_time(config, TrainingTransfer::kSend, 4, 2) * (2 * depth);

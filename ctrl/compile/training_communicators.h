@@ -2,7 +2,8 @@
 //
 // Collectives go as rings with the Simple protocol, which NCCL takes for the sizes of gradients' buckets;
 // a ring has as many channels as its GPUs on a node, and each leaves by another one's NIC. Messages between
-// stages are NCCL's send and receive.
+// stages are NCCL's send and receive, tokens of experts its send and receive with each other member. Keys and
+// values go around one ring, from each GPU to the next one.
 #pragma once
 
 #include <cstdint>
@@ -17,33 +18,45 @@
 namespace understudy {
 
 /// Whether members are on several nodes: the same of all communicators of the family.
-bool crosses_network(const TrainingPlan& plan, const Parallel& parallel,
-                     const TrainingFamily& family);
+bool crosses_network(const TrainingPlan& plan, const TrainingFamily& family);
 
 Collective collective_of(TrainingTransfer transfer);
 
-/// One of a stage's rings of replicas, as a job with these sizes. `ranks` are its nodes.
-JobConfig replicas_job(const Config& config, const TrainingPlan& plan, uint32_t stage,
-                       uint32_t tensor, Collective collective, std::vector<uint64_t> sizes);
+/// Of a family of replicas: members of a communicator on each of its nodes; how many communicators there are
+/// for each tensor rank; the GPU of a member.
+uint32_t members_together(const TrainingPlan& plan, const TrainingFamily& family);
+uint32_t parts_of(const Parallel& parallel, const TrainingFamily& family);
+GpuPlace member_place(const TrainingPlan& plan, const TrainingFamily& family, uint32_t part,
+                      uint32_t member, uint32_t tensor);
+/// Channels of its rings, or of its send and receive.
+uint32_t channels_of(const TrainingPlan& plan, const TrainingFamily& family);
+
+/// The first of such communicators, as a job with these sizes. `ranks` are its nodes.
+JobConfig replicas_job(const Config& config, const TrainingPlan& plan, const TrainingFamily& family,
+                       Collective collective, std::vector<uint64_t> sizes);
 
 /// NIC of a GPU, by its number on the node; and in the topology.
 uint32_t nic_number(const Config& config, const GpuPlace& gpu);
 VertexId nic_of(const Config& config, const Topology& topology, const GpuPlace& gpu);
 
-/// From which NIC to which the ring's connections between nodes go; channel by channel, node by node.
-std::vector<MessageWays::Way> ring_ways(const Config& config, const TrainingPlan& plan,
-                                        const Topology& topology, uint32_t stage, uint32_t tensor);
+/// From which NIC to which a communicator's connections between nodes go: of rings channel by channel, node by
+/// node; of experts from each member to each on another node.
+std::vector<MessageWays::Way> member_ways(const Config& config, const TrainingPlan& plan,
+                                          const Topology& topology, const TrainingFamily& family,
+                                          uint32_t part, uint32_t tensor);
 /// The ends of a message, or of an operation of two.
 MessageWays::Way pair_way(const Config& config, const TrainingPlan& plan, const Topology& topology,
                           const TrainingFamily& family, uint32_t replica, uint32_t tensor);
 
-/// Bytes that each of ring_ways() carries of an operation.
-uint64_t ring_bytes(const FamilyOperation& operation, uint32_t ranks, size_t channels);
+/// Bytes that each of member_ways() carries of an operation, or the way of a pair.
+uint64_t way_bytes(const TrainingPlan& plan, const TrainingFamily& family,
+                   const FamilyOperation& operation);
 
 /// Of an operation whose bytes go as one flow for all steps of its ring: what it takes besides. First messages
 /// wait for credits, and each step for a latency that the slices behind the first one do not cover.
-Duration steps_time(const Config& config, const Topology& topology, const MessageWays::Way& way,
-                    const FamilyOperation& operation, uint32_t ranks);
+Duration steps_time(const Config& config, const TrainingPlan& plan, const Topology& topology,
+                    const MessageWays::Way& way, const TrainingFamily& family,
+                    const FamilyOperation& operation);
 
 /// What the norm takes, once all have entered: a tree over all nodes, up and down, at the latency
 /// between the first and the last one.

@@ -43,7 +43,8 @@ class JobBuilder {
   }
   /// How often the family has its width.
   uint32_t rounds(const TrainingFamily& family) const {
-    return family.kind == Kind::kMessages || family.kind == Kind::kEnds ? parallel_.dp : 1;
+    if (family.of_replicas()) return parts_of(parallel_, family);
+    return family.pairs() ? parallel_.replicas() : 1;
   }
 
   void close(const FamilyTimes& times) {
@@ -57,7 +58,7 @@ class JobBuilder {
       made.width = 1;
       made.first = communicators_;
       for (uint32_t i = 0; i < rounds(family); ++i, ++communicators_) {
-        job_->closed.add(members(family), family.kind == Kind::kMessages, known);
+        job_->closed.add(family.members, family.kind == Kind::kMessages, known);
       }
       carriers_[f] = &job_->closed;
     }
@@ -67,6 +68,26 @@ class JobBuilder {
                            uint32_t& first_connection);
   void add_rates(const Topology& topology, std::vector<FlowSpec>& flows,
                  uint32_t& first_connection);
+
+  /// Rates have a flow for each connection and operation.
+  Result<void> check_flows() const {
+    constexpr uint64_t kMost = 20'000'000;
+    uint64_t count = 0;
+    for (const uint32_t f : on_network_) {
+      const TrainingFamily& family = families()[f];
+      const uint64_t together = family.of_replicas() ? members_together(plan(), family) : 1;
+      const uint64_t pairs = family.kind == Kind::kExperts
+                                 ? family.members * (family.members - together)
+                                 : family.members;
+      count += family.operations.size() * families_[f].width * rounds(family) * pairs;
+    }
+    if (count <= kMost) return {};
+    return tl::unexpected(Error{config_.path + ":" +
+                                std::to_string(config_.training->parallel_line) +
+                                ": parallel: as rates the iterations would have " +
+                                std::to_string(count) + " flows; at most " + std::to_string(kMost) +
+                                " are carried out (understudy predict has no such limit)"});
+  }
 
   std::unique_ptr<TrainingJob> finish() {
     job_->workload = std::make_unique<WorkloadCommunicators>(plan().graph.workload, families_,
@@ -88,10 +109,6 @@ class JobBuilder {
   bool has_network() const { return !on_network_.empty(); }
 
  private:
-  uint32_t members(const TrainingFamily& family) const {
-    if (family.kind == Kind::kData) return parallel_.dp;
-    return family.kind == Kind::kNorm ? parallel_.dp * parallel_.pp : 2;
-  }
   PacketLevelRanksSettings settings() const {
     JobConfig job;
     job.sender = config_.training->sender;
@@ -114,8 +131,8 @@ class JobBuilder {
 
 JobConfig JobBuilder::pair_job(const TrainingFamily& family,
                                const FamilyOperation& operation) const {
-  JobConfig job = replicas_job(config_, plan(), family.stage, 0, collective_of(operation.transfer),
-                               {operation.bytes});
+  JobConfig job =
+      replicas_job(config_, plan(), family, collective_of(operation.transfer), {operation.bytes});
   job.ranks = {plan().places.node(family.stage, 0), plan().places.node(family.to, 0)};
   job.gpus = job.channels = 1;
   job.child.reset();
@@ -131,8 +148,8 @@ JobConfig JobBuilder::pair_job(const TrainingFamily& family,
 Result<Shape> JobBuilder::shape_of(const TrainingFamily& family, const FamilyOperation& operation) {
   const auto [it, fresh] = shapes_.try_emplace({family.kind, operation.transfer, operation.bytes});
   if (!fresh) return it->second;
-  const JobConfig job = family.kind == Kind::kData
-                            ? replicas_job(config_, plan(), family.stage, 0,
+  const JobConfig job = family.of_replicas()
+                            ? replicas_job(config_, plan(), family,
                                            collective_of(operation.transfer), {operation.bytes})
                             : pair_job(family, operation);
   Communicator communicator = job_communicator(config_, job);
@@ -168,11 +185,11 @@ Result<void> JobBuilder::add_packets(const Topology& topology, std::vector<FlowS
   const auto ways_of = [&](uint32_t communicator, const Connection& connection) {
     const auto [f, number] = owners[communicator];
     const TrainingFamily& family = families()[f];
-    if (family.kind == Kind::kData) {
-      const uint32_t together = plan().places.together();
-      const GpuPlace from = plan().places.place(family.stage, connection.from, number),
-                     to = plan().places.place(family.stage, connection.to, number);
-      ASSERT_INVARIANT(together >= 1 && from.node != to.node);
+    if (family.of_replicas()) {
+      const uint32_t part = number / parallel_.tp, tensor = number % parallel_.tp;
+      const GpuPlace from = member_place(plan(), family, part, connection.from, tensor),
+                     to = member_place(plan(), family, part, connection.to, tensor);
+      ASSERT_INVARIANT(from.node != to.node);
       const VertexId a = nic_of(config_, topology, from), b = nic_of(config_, topology, to);
       return message_ways({&a, 1}, {&b, 1});
     }
@@ -199,23 +216,23 @@ void JobBuilder::add_rates(const Topology& topology, std::vector<FlowSpec>& flow
     std::vector<Duration> behind;  // of the first one, and alike for all
     for (uint32_t i = 0; i < count; ++i) {
       RateCommunicator one;
-      one.members = members(family);
+      one.members = family.members;
       one.message = family.kind == Kind::kMessages;
-      if (family.kind == Kind::kData) {
-        one.ways = ring_ways(config_, plan(), topology, family.stage, i);
+      if (family.of_replicas()) {
+        one.ways =
+            member_ways(config_, plan(), topology, family, i / parallel_.tp, i % parallel_.tp);
       } else {
         one.ways = {
             pair_way(config_, plan(), topology, family, i / parallel_.tp, i % parallel_.tp)};
         if (!one.message) one.ways.push_back({one.ways[0].to, one.ways[0].from});
       }
-      const size_t channels = family.kind == Kind::kData ? plan().places.together() : size_t{1};
       for (const FamilyOperation& operation : family.operations) {
         const auto number = static_cast<uint32_t>(one.operations.size());
         if (i == 0) {
-          behind.push_back(steps_time(config_, topology, one.ways.front(), operation,
-                                      one.members / static_cast<uint32_t>(channels)));
+          behind.push_back(
+              steps_time(config_, plan(), topology, one.ways.front(), family, operation));
         }
-        one.shapes.push_back({{}, {ring_bytes(operation, one.members, channels)}, behind[number]});
+        one.shapes.push_back({{}, {way_bytes(plan(), family, operation)}, behind[number]});
         one.operations.push_back(number);
       }
       job_->connections += static_cast<uint32_t>(one.ways.size());
@@ -238,9 +255,8 @@ std::vector<ClosedTime> inside_times(const Config& config, const TrainingPlan& p
       out.push_back({Duration(), norm_time(config, plan, parallel, topology)});
       continue;
     }
-    const uint32_t ranks = family.kind == Kind::kData ? parallel.dp : 2;
     const auto bytes = static_cast<double>(operation.bytes);
-    out.push_back({inside_time(config, operation.transfer, bytes, ranks), Duration()});
+    out.push_back({inside_time(config, operation.transfer, bytes, family.members), Duration()});
   }
   return out;
 }
@@ -257,13 +273,13 @@ Result<std::unique_ptr<TrainingJob>> build_training_job(const Config& config, Tr
                                                         std::vector<FlowSpec>& flows,
                                                         uint32_t& first_connection) {
   JobBuilder builder(config, std::move(plan));
-  builder.number([&](const TrainingFamily& family) {
-    return crosses_network(builder.plan(), config.training->parallel, family);
-  });
+  builder.number(
+      [&](const TrainingFamily& family) { return crosses_network(builder.plan(), family); });
   builder.close([&](const TrainingFamily& family) {
     return inside_times(config, builder.plan(), topology, family);
   });
   if (builder.has_network() && config.fabric.fidelity == FabricFidelity::kFlow) {
+    TRY(builder.check_flows());
     builder.add_rates(topology, flows, first_connection);
   } else if (builder.has_network()) {
     TRY(builder.add_packets(topology, flows, first_connection));

@@ -65,9 +65,6 @@ class Planner {
                 "operations: what they take is given, and nothing is carried out on nodes: this is "
                 "for predict alone");
     }
-    if (parallel_.ep > 1 || parallel_.cp > 1) {
-      return no(training_.parallel_line, "parallel: ep and cp are for `workload show` only so far");
-    }
     TRY(check_nodes());
     TRY(check_steps());
     if (parallel_.tp > 1 && !node_way(config_)) {
@@ -83,7 +80,9 @@ class Planner {
     if (config_.nodes.empty()) {
       return no(training_.line, "model: there is no [[node]] to carry it out on");
     }
-    const uint32_t gpus = config_.nodes.front().gpus, tp = parallel_.tp, dp = parallel_.dp;
+    const uint32_t gpus = config_.nodes.front().gpus, tp = parallel_.tp;
+    const uint32_t replicas = parallel_.replicas();
+    const bool context = parallel_.cp > 1;
     if (gpus % tp != 0) {
       return no(training_.parallel_line,
                 "parallel.tp: found " + std::to_string(tp) + ": it must divide the " +
@@ -91,17 +90,22 @@ class Planner {
                     " GPUs of a node: tensor parallelism stays within nodes");
     }
     const uint32_t together = gpus / tp;
-    if (dp % together != 0 && together % dp != 0) {
+    const auto alike = [&](const char* key, uint32_t found) -> Result<void> {
+      if (found % together == 0 || together % found == 0) return {};
       return no(training_.parallel_line,
-                "parallel.dp: found " + std::to_string(dp) + ": a node has GPUs of " +
-                    std::to_string(together) +
+                "parallel." + std::string(key) + ": found " + std::to_string(found) +
+                    ": a node has GPUs of " + std::to_string(together) +
                     " replicas: one of both must divide the other, so that all nodes have as many");
-    }
+    };
+    TRY(alike(context ? "dp * cp" : "dp", replicas));
+    TRY(alike("cp", parallel_.cp));
+    TRY(alike("ep", parallel_.ep));
     const uint64_t needed = (parallel_.gpus() + gpus - 1) / gpus;
     if (needed > config_.nodes.size()) {
       return no(training_.parallel_line,
-                "parallel: tp * pp * dp = " + std::to_string(parallel_.gpus()) + " GPUs need " +
-                    std::to_string(needed) + " nodes of " + std::to_string(gpus) + "; there are " +
+                std::string("parallel: tp * pp * dp") + (context ? " * cp" : "") + " = " +
+                    std::to_string(parallel_.gpus()) + " GPUs need " + std::to_string(needed) +
+                    " nodes of " + std::to_string(gpus) + "; there are " +
                     std::to_string(config_.nodes.size()));
     }
     const size_t nics = config_.nodes.front().nics.size();
@@ -130,10 +134,13 @@ class Planner {
 
   Result<void> check_steps() const {
     constexpr uint64_t kMost = 50'000'000;
-    const uint64_t passes =
+    uint64_t passes =
         parallel_.zero == 3 ? model_.layers : uint64_t{parallel_.pp} * parallel_.chunks;
+    // Two operations of each layer's experts, and one of its keys.
+    if (parallel_.ep > 1) passes += uint64_t{2} * model_.layers;
+    if (parallel_.cp > 1) passes += model_.layers;
     const uint64_t steps =
-        2 * passes * parallel_.micro_batches() * parallel_.dp * training_.iterations;
+        2 * passes * parallel_.micro_batches() * parallel_.replicas() * training_.iterations;
     if (steps <= kMost) return {};
     return no(training_.parallel_line, "parallel: all stages and replicas together have " +
                                            std::to_string(steps) + " steps; at most " +
@@ -193,10 +200,10 @@ class Planner {
   }
 
   void add_slow(const TrainingPlaces& places, IterationTimes& times) const {
-    times.slower.assign(parallel_.pp, std::vector<double>(parallel_.dp, 1));
+    times.slower.assign(parallel_.pp, std::vector<double>(parallel_.replicas(), 1));
     for (const auto& [node, factor] : training_.slow) {
       for (uint32_t stage = 0; stage < parallel_.pp; ++stage) {
-        for (uint32_t replica = 0; replica < parallel_.dp; ++replica) {
+        for (uint32_t replica = 0; replica < parallel_.replicas(); ++replica) {
           if (places.node(stage, replica) == node) times.slower[stage][replica] *= factor;
         }
       }
@@ -217,6 +224,7 @@ Duration inside_time(const Config& config, TrainingTransfer transfer, double byt
   if (!way || ranks < 2) return Duration();
   const bool message =
       transfer == TrainingTransfer::kSend || transfer == TrainingTransfer::kReceive;
+  const bool at_once = transfer == TrainingTransfer::kAllToAll;
   const uint32_t steps = message                                    ? 1
                          : transfer == TrainingTransfer::kAllReduce ? 2 * (ranks - 1)
                                                                     : ranks - 1;
@@ -224,7 +232,7 @@ Duration inside_time(const Config& config, TrainingTransfer transfer, double byt
   const Duration passing = way->rate.is_unlimited()
                                ? Duration()
                                : rounded(each * steps * 8 / static_cast<double>(way->rate.bps()));
-  return passing + way->latency * steps;
+  return passing + way->latency * (at_once ? 1 : steps);
 }
 
 Result<TrainingPlan> plan_without_nodes(const Config& config) {

@@ -16,28 +16,28 @@ struct GpuPlace {
   uint32_t gpu = 0;
 };
 
-/// Ranks fill the nodes in the configuration's order, GPU by GPU: rank tensor + tp * (replica + dp *
-/// stage).
+/// Ranks fill the nodes in the configuration's order, GPU by GPU: rank tensor + tp * (replica +
+/// replicas * stage).
 class TrainingPlaces {
  public:
   TrainingPlaces() = default;
   TrainingPlaces(const Parallel& parallel, uint32_t gpus)
-      : tp_(parallel.tp), dp_(parallel.dp), gpus_(gpus) {}
+      : tp_(parallel.tp), replicas_(parallel.replicas()), gpus_(gpus) {}
   GpuPlace place(uint32_t stage, uint32_t replica, uint32_t tensor) const {
-    const uint64_t rank = tensor + tp_ * (replica + uint64_t{dp_} * stage);
+    const uint64_t rank = tensor + tp_ * (replica + uint64_t{replicas_} * stage);
     return {static_cast<NodeId>(rank / gpus_), static_cast<uint32_t>(rank % gpus_)};
   }
   /// Of a stage and replica, whose GPUs share a node.
   NodeId node(uint32_t stage, uint32_t replica) const { return place(stage, replica, 0).node; }
   uint32_t gpus_per_node() const { return gpus_; }
   /// Replicas of a stage that share each of its nodes.
-  uint32_t together() const { return std::min(dp_, gpus_ / tp_); }
+  uint32_t together() const { return std::min(replicas_, gpus_ / tp_); }
   bool one_node(uint32_t stage, uint32_t replica, uint32_t other_stage, uint32_t other) const {
     return node(stage, replica) == node(other_stage, other);
   }
 
  private:
-  uint32_t tp_ = 1, dp_ = 1, gpus_ = 1;
+  uint32_t tp_ = 1, replicas_ = 1, gpus_ = 1;
 };
 
 struct TrainingPlan {
@@ -46,7 +46,8 @@ struct TrainingPlan {
   IterationGraph graph;
 };
 
-/// What a message within a node takes, of so many bytes; an operation of `ranks` GPUs there, as a ring.
+/// What a message within a node takes, of so many bytes; an operation of `ranks` GPUs there, as a ring, an
+/// all-to-all as one message to all others.
 Duration inside_time(const Config& config, TrainingTransfer transfer, double bytes, uint32_t ranks);
 
 /// As plan_training(), with [operations] in place of nodes; each GPU group of a stage and replica is a node of

@@ -16,10 +16,12 @@ TrainingReport training_report(const Config& config, const TrainingJob& job) {
   TrainingReport report;
   report.source = job.packets != nullptr ? "packet" : job.rates != nullptr ? "flow" : "closed form";
   report.gpus = parallel.gpus();
-  report.nodes = job.plan.places.node(parallel.pp - 1, parallel.dp - 1) + uint64_t{1};
+  report.nodes = job.plan.places.node(parallel.pp - 1, parallel.replicas() - 1) + uint64_t{1};
   report.tp = parallel.tp;
   report.pp = parallel.pp;
   report.dp = parallel.dp;
+  report.ep = parallel.ep;
+  report.cp = parallel.cp;
   report.micro_batches = parallel.micro_batches();
   report.flops = iteration_flops(training.model, parallel.recompute, parallel.global_batch);
   report.peak_flops = training.gpu->flops * static_cast<double>(report.gpus);
@@ -38,7 +40,7 @@ void add_training_timeline(std::vector<TimelineTrack>& tracks, const Config& con
                            const TrainingJob& job) {
   const Parallel& parallel = config.training->parallel;
   for (uint32_t stage = 0; stage < parallel.pp; ++stage) {
-    for (uint32_t replica = 0; replica < parallel.dp; ++replica) {
+    for (uint32_t replica = 0; replica < parallel.replicas(); ++replica) {
       const NodeConfig& node = config.nodes[job.plan.places.node(stage, replica)];
       const std::string group = "stage " + std::to_string(stage) + ", replica " +
                                 std::to_string(replica) + " (" + node.name + ")";

@@ -31,7 +31,7 @@ class Predictor {
     const TrainingPlan& known = plan;
     std::vector<std::vector<ClosedTime>> all;
     for (const TrainingFamily& family : known.graph.families) {
-      all.push_back(crosses_network(known, parallel_, family)
+      all.push_back(crosses_network(known, family)
                         ? over_network(known, family)
                         : inside_times(config_, known, topology_, family));
     }
@@ -51,17 +51,38 @@ class Predictor {
   }
 
   std::vector<ClosedTime> over_network(const TrainingPlan& plan, const TrainingFamily& family) {
-    return family.kind == TrainingFamily::Kind::kData ? rings(plan, family) : pairs(plan, family);
+    if (family.kind == TrainingFamily::Kind::kExperts) return experts(plan, family);
+    return family.of_replicas() ? rings(plan, family) : pairs(plan, family);
   }
 
-  /// Of all tensor ranks at once, as the closed form of a job has it at the rate that is left.
-  std::vector<ClosedTime> rings(const TrainingPlan& plan, const TrainingFamily& family) {
+  /// Of all communicators of a family of replicas.
+  SharedRate shared(const TrainingPlan& plan, const TrainingFamily& family) {
     std::vector<MessageWays::Way> ways;
-    for (uint32_t tensor = 0; tensor < parallel_.tp; ++tensor) {
-      const auto more = ring_ways(config_, plan, topology_, family.stage, tensor);
-      ways.insert(ways.end(), more.begin(), more.end());
+    for (uint32_t part = 0; part < parts_of(parallel_, family); ++part) {
+      for (uint32_t tensor = 0; tensor < parallel_.tp; ++tensor) {
+        const auto more = member_ways(config_, plan, topology_, family, part, tensor);
+        ways.insert(ways.end(), more.begin(), more.end());
+      }
     }
-    const SharedRate rate = shared(ways);
+    return shared(ways);
+  }
+
+  /// Every member sends to all others at once, when their credits have come.
+  std::vector<ClosedTime> experts(const TrainingPlan& plan, const TrainingFamily& family) {
+    const SharedRate rate = shared(plan, family);
+    const double wire = full_packet() / config_.fabric.mtu;
+    std::vector<ClosedTime> out;
+    for (const FamilyOperation& operation : family.operations) {
+      const double bytes = static_cast<double>(way_bytes(plan, family, operation)) * wire;
+      const double us = rate.slowest > 0 ? bytes / rate.slowest : 0;
+      out.push_back({Duration::ps(std::llround(us * 1e6)) + rate.latency, rate.latency});
+    }
+    return out;
+  }
+
+  /// Of all communicators at once, as the closed form of a job has it at the rate that is left.
+  std::vector<ClosedTime> rings(const TrainingPlan& plan, const TrainingFamily& family) {
+    const SharedRate rate = shared(plan, family);
     std::map<std::pair<TrainingTransfer, uint64_t>, Duration> known;
     std::vector<ClosedTime> out;
     for (const FamilyOperation& operation : family.operations) {
@@ -75,11 +96,10 @@ class Predictor {
   Duration ring(const TrainingPlan& plan, const TrainingFamily& family,
                 const FamilyOperation& operation, const SharedRate& rate) {
     const Collective collective = collective_of(operation.transfer);
-    const JobConfig job =
-        replicas_job(config_, plan, family.stage, 0, collective, {operation.bytes});
+    const JobConfig job = replicas_job(config_, plan, family, collective, {operation.bytes});
     OperationShape shape;
     shape.collective = collective;
-    shape.communicator = {parallel_.dp, static_cast<uint32_t>(job.ranks.size())};
+    shape.communicator = {family.members, static_cast<uint32_t>(job.ranks.size())};
     shape.bytes = operation.bytes;
     shape.element = element_bytes(job.type);
     shape.channels = job.channels;
@@ -92,7 +112,7 @@ class Predictor {
 
   std::vector<ClosedTime> pairs(const TrainingPlan& plan, const TrainingFamily& family) {
     std::vector<MessageWays::Way> ways;
-    for (uint32_t replica = 0; replica < parallel_.dp; ++replica) {
+    for (uint32_t replica = 0; replica < parallel_.replicas(); ++replica) {
       for (uint32_t tensor = 0; tensor < parallel_.tp; ++tensor) {
         ways.push_back(pair_way(config_, plan, topology_, family, replica, tensor));
       }

@@ -13,7 +13,7 @@ struct TrainingReport {
   std::string
       source;  ///< how operations between nodes were carried out: "packet", "flow", "closed form", "given"
   uint64_t gpus = 0, nodes = 0;
-  uint32_t tp = 1, pp = 1, dp = 1;
+  uint32_t tp = 1, pp = 1, dp = 1, ep = 1, cp = 1;
   uint64_t micro_batches = 1;
   double flops = 0;          ///< of an iteration, on all GPUs
   double peak_flops = 0;     ///< a second, of all GPUs

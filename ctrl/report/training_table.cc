@@ -16,12 +16,32 @@ std::string how(const TrainingReport& training) {
   return training.source == "flow" ? "as max-min fair rates" : "by closed forms";
 }
 
-std::string parts_line(const std::string& name, const IterationParts& parts) {
-  return format_text("# %-8s %11s %11s %11s %11s %11s %11s %11s\n", name.c_str(),
-                     milliseconds(parts.compute).c_str(), milliseconds(parts.tensor).c_str(),
-                     milliseconds(parts.pipeline).c_str(), milliseconds(parts.data).c_str(),
-                     milliseconds(parts.bubble).c_str(), milliseconds(parts.slowest).c_str(),
-                     milliseconds(parts.optimizer).c_str());
+struct Column {
+  const char* name;
+  Duration IterationParts::*part;
+};
+
+/// Of parallelism that the job has.
+std::vector<Column> columns(const TrainingReport& training) {
+  std::vector<Column> out{{"compute", &IterationParts::compute},
+                          {"TP", &IterationParts::tensor},
+                          {"PP", &IterationParts::pipeline},
+                          {"DP", &IterationParts::data}};
+  if (training.ep > 1) out.push_back({"EP", &IterationParts::experts});
+  if (training.cp > 1) out.push_back({"CP", &IterationParts::context});
+  out.push_back({"bubble", &IterationParts::bubble});
+  out.push_back({"slowest", &IterationParts::slowest});
+  out.push_back({"optimizer", &IterationParts::optimizer});
+  return out;
+}
+
+std::string parts_line(const std::string& name, const IterationParts& parts,
+                       const std::vector<Column>& columns) {
+  std::string text = format_text("# %-8s", name.c_str());
+  for (const Column& column : columns) {
+    text += format_text(" %11s", milliseconds(parts.*column.part).c_str());
+  }
+  return text + "\n";
 }
 
 std::string stretch_text(const CriticalStretch& stretch, const std::string& node) {
@@ -38,6 +58,10 @@ std::string stretch_text(const CriticalStretch& stretch, const std::string& node
     case CriticalStretch::What::kData:
       if (stretch.to != stretch.stage) return "gradients of the tied embedding";
       return "gradients and weights of stage " + stage;
+    case CriticalStretch::What::kExperts:
+      return "tokens of experts of stage " + stage;
+    case CriticalStretch::What::kContext:
+      return "keys and values of stage " + stage;
     case CriticalStretch::What::kNorm:
       return "norm of the gradients";
     case CriticalStretch::What::kOptimizer:
@@ -68,7 +92,10 @@ std::string training_table(const TrainingReport& training) {
   std::string text = "# training: " + count_text(training.gpus, "GPU") +
                      (nodes ? " on " + count_text(training.nodes, "node") : "") + ", TP " +
                      std::to_string(training.tp) + ", PP " + std::to_string(training.pp) + ", DP " +
-                     std::to_string(training.dp) + ", " + std::to_string(training.micro_batches) +
+                     std::to_string(training.dp) +
+                     (training.cp > 1 ? ", CP " + std::to_string(training.cp) : "") +
+                     (training.ep > 1 ? ", EP " + std::to_string(training.ep) : "") + ", " +
+                     std::to_string(training.micro_batches) +
                      (training.micro_batches == 1 ? " micro-batch" : " micro-batches") +
                      (nodes ? "; operations between nodes " : "; operations ") + how(training) +
                      "\n";
@@ -86,12 +113,14 @@ std::string training_table(const TrainingReport& training) {
   if (training.iterations.empty()) return text;
   const IterationResult& last = training.iterations.back();
   text += "# where the time of the last one went, in ms: computing, then what was waited for\n";
-  text += format_text("# %-8s %11s %11s %11s %11s %11s %11s %11s\n", "stage", "compute", "TP", "PP",
-                      "DP", "bubble", "slowest", "optimizer");
+  const std::vector<Column> shown = columns(training);
+  text += format_text("# %-8s", "stage");
+  for (const Column& column : shown) text += format_text(" %11s", column.name);
+  text += "\n";
   for (size_t stage = 0; stage < last.stages.size(); ++stage) {
-    text += parts_line(std::to_string(stage), last.stages[stage].mean);
+    text += parts_line(std::to_string(stage), last.stages[stage].mean, shown);
   }
-  text += parts_line("mean", last.mean);
+  text += parts_line("mean", last.mean, shown);
   text += critical_lines(training, last.took());
   return text;
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "collective_model/training/memory.h"
+#include "collective_model/training/messages.h"
 #include "ctrl/report/text.h"
 #include "ctrl/validity/validity.h"
 #include "dataplane/base/text_format.h"
@@ -26,6 +27,29 @@ void add_predicted(ValidityLines& lines, const Config& config, bool drawn) {
   }
 }
 
+/// Measured: 3 to 15 % of an iteration (docs/guides/training.md).
+void add_experts(ValidityLines& lines, const Config& config) {
+  const Parallel& parallel = config.training->parallel;
+  if (parallel.zero == 3 && (parallel.ep > 1 || parallel.cp > 1)) {
+    lines.add(
+        "beyond-closed-form",
+        "weights and gradients of zero = 3 go beside tokens of experts or keys, and take each "
+        "other's bandwidth (understudy simulate)");
+  }
+  const bool in_node =
+      !config.nodes.empty() && config.nodes.front().gpus / parallel.tp >= parallel.ep;
+  if (parallel.ep == 1 || in_node) return;
+  constexpr double kFewPackets = 16;
+  const double packets =
+      routed_bytes(config.training->model, parallel) / parallel.ep / config.fabric.mtu;
+  if (packets >= kFewPackets) return;
+  lines.add(
+      "beyond-closed-form",
+      format_text("each expert's GPU gets %.1f packets of another one at a time; the closed form "
+                  "takes them for a stream (understudy simulate)",
+                  packets));
+}
+
 }  // namespace
 
 void add_training(ValidityLines& lines, const Config& config) {
@@ -33,7 +57,8 @@ void add_training(ValidityLines& lines, const Config& config) {
   const TrainingConfig& training = *config.training;
   const TrainingGpu& gpu = *training.gpu;
   const std::string reach = "matrices reach " + decimal_text(gpu.efficiency * 100, 1) +
-                            " % of the GPU's peak, which is assumed ([gpu] efficiency)";
+                            " % of the GPU's peak, which is assumed ([gpu] efficiency)" +
+                            (training.model.experts > 0 ? "; all experts get as many tokens" : "");
   if (!gpu.layer) {
     lines.add("roofline", "computing is a roofline: " + reach);
   } else {
@@ -75,8 +100,9 @@ std::vector<ValidityLine> predicted_training_validity(const Config& config, bool
   ValidityLines lines;
   add_training(lines, config);
   lines.add("closed-form",
-            "operations of different stages, and gradients beside messages between stages, do not "
-            "take each other's bandwidth (understudy simulate)");
+            "operations of different stages, and gradients beside messages between stages, tokens of "
+            "experts or keys, do not take each other's bandwidth (understudy simulate)");
+  add_experts(lines, config);
   add_predicted(lines, config, drawn);
   return lines.take(0);
 }

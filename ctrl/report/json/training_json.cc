@@ -11,6 +11,7 @@ namespace {
 Json parts_json(const IterationParts& parts) {
   return {{"compute_ps", parts.compute.ps()},    {"tensor_ps", parts.tensor.ps()},
           {"pipeline_ps", parts.pipeline.ps()},  {"data_ps", parts.data.ps()},
+          {"experts_ps", parts.experts.ps()},    {"context_ps", parts.context.ps()},
           {"bubble_ps", parts.bubble.ps()},      {"slowest_ps", parts.slowest.ps()},
           {"optimizer_ps", parts.optimizer.ps()}};
 }
@@ -31,6 +32,8 @@ Json training_report_json(const TrainingReport& training) {
   out["tp"] = training.tp;
   out["pp"] = training.pp;
   out["dp"] = training.dp;
+  out["ep"] = training.ep;
+  out["cp"] = training.cp;
   out["micro_batches"] = training.micro_batches;
   out["flops"] = training.flops;
   out["peak_flops"] = training.peak_flops;
@@ -45,7 +48,8 @@ Json training_report_json(const TrainingReport& training) {
   out["critical_path"] = Json::array();
   for (size_t i = 0; i < training.critical.size(); ++i) {
     const CriticalStretch& stretch = training.critical[i];
-    constexpr const char* kWords[] = {"compute", "tensor", "pipeline", "data", "norm", "optimizer"};
+    constexpr const char* kWords[] = {"compute", "tensor",    "pipeline", "data",
+                                      "norm",    "optimizer", "experts",  "context"};
     const char* what = kWords[static_cast<size_t>(stretch.what)];
     Json one = {{"what", what}, {"stage", stretch.stage}, {"length_ps", stretch.length.ps()}};
     if (stretch.what <= CriticalStretch::What::kTensor) {

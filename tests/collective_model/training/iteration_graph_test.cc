@@ -56,14 +56,12 @@ struct ClosedRun {
       const TrainingFamily& family = graph.families[f];
       auto known = std::make_shared<std::vector<ClosedTime>>();
       for (size_t i = 0; i < family.operations.size(); ++i) known->push_back(took(family, i));
-      const bool pairs = family.kind == Kind::kMessages || family.kind == Kind::kEnds;
       families[f].first = first;
       families[f].width = 1;
-      const uint32_t members = pairs                        ? 2
-                               : family.kind == Kind::kNorm ? parallel.pp * parallel.dp
-                                                            : parallel.dp;
-      for (uint32_t i = 0; i < (pairs ? parallel.dp : 1); ++i, ++first) {
-        closed.add(members, family.kind == Kind::kMessages, known);
+      uint32_t count = family.pairs() ? parallel.replicas() : 1;
+      if (family.of_replicas()) count = parallel.replicas() / family.members;
+      for (uint32_t i = 0; i < count; ++i, ++first) {
+        closed.add(family.members, family.kind == Kind::kMessages, known);
       }
       carriers.push_back(&closed);
     }
@@ -229,6 +227,108 @@ TEST(IterationGraph, ZeroTwoReducesEachMicroBatch) {
   }
 }
 
+Transformer expert_model(uint32_t layers, uint32_t dense) {
+  Transformer model = small_model(layers);
+  model.experts = 8;
+  model.top_k = 2;
+  model.expert_feed_forward = 128;
+  model.dense_layers = dense;
+  return model;
+}
+
+const TrainingFamily& family_of(const IterationGraph& graph, Kind kind) {
+  return *std::ranges::find(graph.families, kind, &TrainingFamily::kind);
+}
+
+/// Dispatch and combine of each layer and micro-batch, forward and backward: all are seen.
+TEST(IterationGraph, TokensOfExpertsAreWaitedFor) {
+  const ChunkTimes times{Duration::us(80), Duration::us(160), {}};
+  for (const uint32_t dense : {0U, 3U, 8U}) {
+    for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
+      const Transformer model = expert_model(8, dense);
+      const Parallel parallel{.dp = 8, .ep = 4, .global_batch = 16, .recompute = recompute};
+      ASSERT_TRUE(misfits(model, parallel).empty());
+      const auto took = [](const TrainingFamily& family, size_t) {
+        return ClosedTime{{}, family.kind == Kind::kExperts ? Duration::us(3) : Duration()};
+      };
+      const ClosedRun run(model, parallel, times_of(parallel, times), took);
+      const int64_t each = recompute == Recompute::kFull ? 6 : 4;
+      const int64_t operations = each * (8 - dense) * 2;
+      const IterationResult result = run.results().front();
+      EXPECT_EQ(result.took(), Duration::us(2 * 240 + 3 * operations));
+      EXPECT_EQ(result.mean.experts, Duration::us(3 * operations));
+      EXPECT_EQ(result.mean.compute, Duration::us(2 * 240));
+      EXPECT_EQ(result.mean.slowest, Duration());
+      if (operations == 0) continue;
+      const TrainingFamily& family = family_of(run.graph, Kind::kExperts);
+      EXPECT_EQ(family.operations.size(), static_cast<size_t>(operations));
+      EXPECT_EQ(family.members, 4U);
+      EXPECT_EQ(family.operations.front(),
+                (FamilyOperation{TrainingTransfer::kAllToAll, 2 * 2 * 16 * 64}));
+      const auto critical = critical_path(run.graph, *run.workload);
+      Duration seen;
+      for (const CriticalStretch& stretch : critical) {
+        if (stretch.what == CriticalStretch::What::kExperts) seen += stretch.length;
+      }
+      EXPECT_EQ(seen, Duration::us(3 * operations));
+    }
+  }
+}
+
+/// Experts' gradients are operations of the replicas that have the same ones; bytes as stage_messages() has them.
+TEST(IterationGraph, ExpertsAreReducedOverFewerReplicas) {
+  const Transformer model = expert_model(8, 0);
+  for (const uint32_t zero : {0U, 1U, 2U, 3U}) {
+    Parallel parallel{.dp = 8, .ep = 4, .global_batch = 16, .zero = zero};
+    parallel.bucket = 20'000;
+    const ClosedRun run(model, parallel,
+                        times_of(parallel, {Duration::us(80), Duration::us(160), {}}), nothing);
+    ASSERT_TRUE(run.workload->finished());
+    const TrainingFamily& family = family_of(run.graph, Kind::kExpertData);
+    EXPECT_EQ(family.members, 2U);
+    EXPECT_EQ(family.stride, 4U);
+    EXPECT_EQ(family.replica(3, 1), 7U);
+    double listed = 0, made = 0;
+    for (const MessagePhase& phase : stage_messages(model, parallel, 0)) {
+      for (const TrainingMessage& m : phase.messages) {
+        if (m.group != TrainingGroup::kExpertData) continue;
+        listed += m.bytes * static_cast<double>(m.count * phase.times);
+      }
+    }
+    for (const FamilyOperation& operation : family.operations) {
+      made += static_cast<double>(operation.bytes);
+    }
+    EXPECT_EQ(made, listed) << zero;
+  }
+}
+
+/// As long as the other parts of scores take longer, nothing is seen of the ring.
+TEST(IterationGraph, KeysGoBesideTheScores) {
+  const Transformer model = small_model(4);
+  const Parallel parallel{.dp = 2, .cp = 4, .global_batch = 4};
+  const ChunkTimes times{Duration::us(400), Duration::us(800), {}};
+  const LayerParts parts = layer_parts(model, LayerKind::kDense);
+  const double beside = (parts.scores - parts.keys) * 100 * 3 / 4;  // us of a layer, forward
+  for (const double ring : {0.5, 0.99, 1.5, 4.}) {
+    const auto took = [&](const TrainingFamily& family, size_t i) {
+      if (family.kind != Kind::kContext) return ClosedTime{};
+      const double all = family.operations[i].bytes == 2 * family.operations.front().bytes ? 2 : 1;
+      return ClosedTime{{}, Duration::ps(std::llround(ring * all * beside * 1e6))};
+    };
+    const ClosedRun run(model, parallel, times_of(parallel, times), took);
+    const IterationResult result = run.results().front();
+    const TrainingFamily& family = family_of(run.graph, Kind::kContext);
+    EXPECT_EQ(family.operations.size(), 2U * 4 * 2);
+    EXPECT_EQ(family.operations.front(),
+              (FamilyOperation{TrainingTransfer::kAllGather, 2 * 2 * 16 * 64}));
+    const double seen = std::max(0., ring - 1) * beside * 4 * 2 * 3;
+    EXPECT_NEAR(result.mean.context.seconds() * 1e6, seen, 1e-3) << ring;
+    EXPECT_NEAR(result.took().seconds() * 1e6, 2 * 1200 + seen, 1e-3);
+    // Gradients of all eight.
+    EXPECT_EQ(run.graph.families.front().members, 8U);
+  }
+}
+
 TEST(IterationGraph, EverybodyWaitsForTheSlowest) {
   Parallel parallel{.pp = 2, .dp = 3, .global_batch = 12};
   IterationTimes times = times_of(parallel, {Duration::us(10), Duration::us(20), {}});
@@ -281,6 +381,7 @@ TEST(IterationGraph, DrawnOnesEnd) {
     Parallel parallel;
     parallel.pp = draw(1, 5);
     parallel.dp = draw(1, 4);
+    parallel.cp = uint32_t{1} << draw(0, 1);
     const PipelineSchedule all[] = {kGpipe, k1f1b, kInterleaved, kZeroBubbleH1};
     parallel.schedule = all[draw(0, 3)];
     parallel.chunks = parallel.schedule == kInterleaved ? draw(2, 3) : 1;
@@ -289,7 +390,12 @@ TEST(IterationGraph, DrawnOnesEnd) {
     parallel.overlap_gradients = draw(0, 1) == 1;
     parallel.overlap_weights = draw(0, 1) == 1;
     parallel.overlap_pipeline = draw(0, 1) == 1;
-    Transformer model = small_model(parallel.pp * parallel.chunks * draw(1, 3));
+    const uint32_t layers = parallel.pp * parallel.chunks * draw(1, 3);
+    Transformer model =
+        draw(0, 1) == 0 ? small_model(layers) : expert_model(layers, draw(0, layers));
+    const uint32_t replicas = parallel.replicas();
+    if (model.experts > 0) parallel.ep = replicas % 4 == 0 ? 4 : replicas % 2 == 0 ? 2 : 1;
+    if (draw(0, 2) == 0) parallel.recompute = Recompute::kFull;
     model.tied_embeddings = draw(0, 1) == 1;
     parallel.bucket = draw(1000, 200'000);
     IterationTimes times = times_of(
@@ -298,12 +404,12 @@ TEST(IterationGraph, DrawnOnesEnd) {
     for (StageComputing& stage : times.stages) {
       for (ChunkTimes& chunk : stage.tensor) chunk = {Duration::us(draw(0, 9)), {}, {}};
     }
-    times.slower.assign(parallel.pp, std::vector<double>(parallel.dp, 1));
-    times.slower[draw(0, parallel.pp - 1)][draw(0, parallel.dp - 1)] = 1.5;
+    times.slower.assign(parallel.pp, std::vector<double>(replicas, 1));
+    times.slower[draw(0, parallel.pp - 1)][draw(0, replicas - 1)] = 1.5;
     SCOPED_TRACE(::testing::Message()
                  << "case " << i << ": " << name_of(kPipelineScheduleNames, parallel.schedule)
-                 << ", " << parallel.pp << " stages, " << parallel.chunks << " chunks, "
-                 << parallel.dp << " replicas, " << parallel.micro_batches()
+                 << ", " << parallel.pp << " stages, " << parallel.chunks << " chunks, " << replicas
+                 << " replicas, EP " << parallel.ep << ", " << parallel.micro_batches()
                  << " micro-batches, overlap " << parallel.overlap_pipeline);
     const ClosedRun run(
         model, parallel, times,
@@ -323,6 +429,8 @@ TEST(IterationGraph, DrawnOnesEnd) {
         EXPECT_LE(stage.mean.all(), result.took());
         EXPECT_GE(stage.mean.bubble, Duration());
         EXPECT_GE(stage.mean.data, Duration());
+        EXPECT_GE(stage.mean.experts, Duration());
+        EXPECT_GE(stage.mean.context, Duration());
         EXPECT_GE(stage.mean.slowest, Duration());
       }
     }

@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "ctrl/compile/training_communicators.h"
 #include "ctrl/compile/training_plan.h"
 #include "ctrl/config/read/load.h"
 #include "ctrl/predict/training_prediction.h"
@@ -20,11 +21,11 @@ struct Job {
   std::string gpu = {};  ///< more keys
   unsigned nodes = 4, gpus = 4, nics = 4;
   std::string more = {};
+  std::string model = {};  ///< more keys
   std::string text() const {
     return "format = 1\n"
-           "[model]\nlayers = 8\nhidden = 256\nheads = 8\nvocabulary = 4096\nsequence = 256\n"
-           "[parallel]\n" +
-           parallel + "\n[gpu]\npreset = \"a100\"\n" + gpu +
+           "[model]\nlayers = 8\nhidden = 256\nheads = 8\nvocabulary = 4096\nsequence = 256\n" +
+           model + "[parallel]\n" + parallel + "\n[gpu]\npreset = \"a100\"\n" + gpu +
            "\n[[node]]\nname = \"n\"\ncount = " + std::to_string(nodes) +
            "\ngpus = " + std::to_string(gpus) + "\nnics = " + std::to_string(nics) +
            "\nlink = { rate = \"100Gbit/s\", latency = \"1us\" }\n"
@@ -80,6 +81,27 @@ const Job kJobs[] = {
     {"tp = 4\npp = 1\ndp = 4\nglobal_batch = 8\nzero = 3", ""},
 };
 
+const std::string kExperts = "experts = 8\ntop_k = 2\n";
+const Job kDivided[] = {
+    // Experts in a node, in two nodes of two members each, in four nodes.
+    {"dp = 16\nep = 4\nglobal_batch = 32", "", 4, 4, 4, "", kExperts},
+    {"tp = 2\ndp = 8\nep = 4\nglobal_batch = 16\nsequence_parallel = true", "", 4, 4, 4, "",
+     kExperts},
+    {"tp = 4\ndp = 4\nep = 4\nglobal_batch = 16\nsequence_parallel = true\nzero = 1", "", 4, 4, 4,
+     "", kExperts + "shared_experts = 1\ndense_layers = 2\n"},
+    {"dp = 16\nep = 8\nglobal_batch = 64\nmicro_batch = 4", "", 4, 4, 4, "", kExperts},
+    {"pp = 2\ndp = 8\nep = 4\nglobal_batch = 16\nrecompute = \"full\"", "", 4, 4, 4, "", kExperts},
+    {"pp = 2\ndp = 8\nep = 8\nglobal_batch = 16\nmicro_batch = 2", "", 4, 4, 4, "", kExperts},
+    {"tp = 2\npp = 2\ndp = 4\nep = 4\nglobal_batch = 8\nsequence_parallel = true", "", 4, 4, 2, "",
+     kExperts},
+    // A sequence in a node, over two nodes, over four.
+    {"dp = 4\ncp = 4\nglobal_batch = 8", ""},
+    {"tp = 2\ndp = 2\ncp = 4\nglobal_batch = 4\nzero = 1", ""},
+    {"tp = 4\ncp = 4\nglobal_batch = 4", ""},
+    {"tp = 2\ndp = 2\ncp = 4\nep = 8\nglobal_batch = 4\nsequence_parallel = true", "", 4, 4, 4, "",
+     kExperts},
+};
+
 /// Gradients take most of these iterations: what carries them shows.
 TEST(Training, PacketsRatesAndClosedFormsAgree) {
   for (const Job& job : kJobs) {
@@ -98,9 +120,58 @@ TEST(Training, PacketsRatesAndClosedFormsAgree) {
   }
 }
 
+TEST(Training, ExpertsAndContextToo) {
+  for (const Job& job : kDivided) {
+    SCOPED_TRACE(job.text());
+    const TrainingReport packets = simulated(job, FabricFidelity::kPacket);
+    const TrainingReport rates = simulated(job, FabricFidelity::kFlow);
+    const TrainingReport closed = predicted(job);
+    EXPECT_NEAR(time_of(rates) / time_of(packets), 1, 0.03);
+    EXPECT_NEAR(time_of(closed) / time_of(packets), 1, 0.06);
+    for (const TrainingReport* report : {&packets, &rates, &closed}) {
+      const IterationParts& mean = report->iterations[0].mean;
+      EXPECT_EQ(mean.experts > Duration(), report->ep > 1) << report->source;
+      EXPECT_EQ(mean.compute, closed.iterations[0].mean.compute);
+      if (report->cp == 1) EXPECT_EQ(mean.context, Duration());
+    }
+  }
+}
+
+/// Where the closed form is further off, it says so.
+TEST(Training, PredictSaysWhereExpertsAreBeyondIt) {
+  const auto said = [](const Job& job) {
+    const Config config = job.config(FabricFidelity::kPacket);
+    const auto topology = build_topology(config);
+    EXPECT_TRUE(topology);
+    std::string text;
+    for (const ValidityLine& line : training_validity(config, *topology)) {
+      if (line.id == "beyond-closed-form") text += line.text + "\n";
+    }
+    return text;
+  };
+  const Job zero{
+      "tp = 4\ndp = 4\nep = 4\nmicro_batch = 8\nglobal_batch = 32\nzero = 3\nsequence_parallel = "
+      "true",
+      "",
+      4,
+      4,
+      4,
+      "",
+      kExperts};
+  EXPECT_TRUE(said(zero).starts_with("weights and gradients of zero = 3")) << said(zero);
+  const Job few{
+      "dp = 16\nep = 16\nglobal_batch = 64", "", 4, 4, 4, "", "experts = 16\ntop_k = 2\n"};
+  EXPECT_TRUE(said(few).starts_with("each expert's GPU gets 4.0 packets")) << said(few);
+  EXPECT_GT(time_of(simulated(few, FabricFidelity::kPacket)), 1.06 * time_of(predicted(few)));
+  const Job many{"dp = 16\nep = 8\nglobal_batch = 64\nmicro_batch = 4", "", 4, 4, 4, "", kExperts};
+  EXPECT_EQ(said(many), "");
+}
+
 /// Every byte of the graph's operations, once.
 TEST(Training, NicsSendWhatTheOperationsHave) {
-  for (const Job& job : kJobs) {
+  std::vector<Job> jobs(std::begin(kJobs), std::end(kJobs));
+  jobs.insert(jobs.end(), std::begin(kDivided), std::end(kDivided));
+  for (const Job& job : jobs) {
     SCOPED_TRACE(job.text());
     const Config config = job.config(FabricFidelity::kFlow);
     const auto plan = plan_training(config);
@@ -108,19 +179,22 @@ TEST(Training, NicsSendWhatTheOperationsHave) {
     const Parallel& parallel = config.training->parallel;
     double payload = 0;
     for (const TrainingFamily& family : plan->graph.families) {
+      if (!crosses_network(*plan, family)) continue;
       for (const FamilyOperation& operation : family.operations) {
         const TrainingMessage message{.transfer = operation.transfer,
                                       .what = {},
                                       .bytes = static_cast<double>(operation.bytes)};
-        const uint32_t together = plan->places.together();
-        if (family.kind == TrainingFamily::Kind::kData && parallel.dp > together) {
-          payload += message.sent(parallel.dp) * parallel.tp * parallel.dp / together;
-        } else if (family.kind == TrainingFamily::Kind::kMessages &&
-                   !plan->places.one_node(family.stage, 0, family.to, 0)) {
-          payload += static_cast<double>(operation.bytes) * parallel.tp * parallel.dp;
-        } else if (family.kind == TrainingFamily::Kind::kEnds &&
-                   !plan->places.one_node(family.stage, 0, family.to, 0)) {
-          payload += 2 * message.sent(2) * parallel.tp * parallel.dp;
+        const double all = parallel.tp * parallel.replicas();
+        const uint32_t together = family.of_replicas() ? members_together(*plan, family) : 1;
+        if (family.kind == TrainingFamily::Kind::kExperts) {
+          const double far = (family.members - together) / static_cast<double>(family.members);
+          payload += static_cast<double>(operation.bytes) * far * all;
+        } else if (family.of_replicas()) {
+          payload += message.sent(family.members) * all / together;
+        } else if (family.kind == TrainingFamily::Kind::kMessages) {
+          payload += static_cast<double>(operation.bytes) * all;
+        } else {
+          payload += 2 * message.sent(2) * all;
         }
       }
     }
@@ -189,6 +263,9 @@ TEST(Training, WhatCannotBeIsSaid) {
          "job.toml:8: parallel: tp * pp * dp = 20 GPUs need 5 nodes of 4; there are 4");
   expect({"tp = 8\ndp = 2", ""}, "parallel.tp: found 8: it must divide the 4 GPUs of a node");
   expect({"tp = 2\ndp = 3", ""}, "parallel.dp: found 3: a node has GPUs of 2 replicas");
+  expect({"dp = 12\nep = 3", "", 3, 4, 4, "", "experts = 6\ntop_k = 2\n"},
+         "parallel.ep: found 3: a node has GPUs of 4 replicas");
+  expect({"dp = 4\ncp = 4", "", 3}, "parallel: tp * pp * dp * cp = 16 GPUs need 4 nodes of 4");
   expect({"dp = 2", "slow = { n9 = 2 }"}, "job.toml:12: gpu.slow.n9: found \"n9\"");
   expect({"dp = 2", "slow = { n3 = 2 }"}, "gpu.slow: node \"n3\" has no part in the job");
   expect({"dp = 2", "slow = { n0 = 0 }"}, "how many times as long");

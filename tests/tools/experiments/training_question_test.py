@@ -49,7 +49,7 @@ class TrainingQuestion(unittest.TestCase):
         self.assertEqual([row[:2] for row in rows], [["job", "predict"], ["job", "flow"], ["job", "packet"]])
         for row in rows[:2]:
             self.assertLess(abs(float(row[3].removesuffix(" %"))), 6)
-        self.assertTrue(rows[2][11].endswith(" M"))
+        self.assertTrue(rows[2][13].endswith(" M"))
         self.assertIn(done.stdout, page.read_text())
 
     def test_ways_that_are_left_out(self):
