@@ -89,16 +89,15 @@ std::string critical_lines(const TrainingReport& training, Duration took) {
 
 std::string training_table(const TrainingReport& training) {
   const bool nodes = training.source != "given";
-  std::string text = "# training: " + count_text(training.gpus, "GPU") +
-                     (nodes ? " on " + count_text(training.nodes, "node") : "") + ", TP " +
-                     std::to_string(training.tp) + ", PP " + std::to_string(training.pp) + ", DP " +
-                     std::to_string(training.dp) +
-                     (training.cp > 1 ? ", CP " + std::to_string(training.cp) : "") +
-                     (training.ep > 1 ? ", EP " + std::to_string(training.ep) : "") + ", " +
-                     std::to_string(training.micro_batches) +
-                     (training.micro_batches == 1 ? " micro-batch" : " micro-batches") +
-                     (nodes ? "; operations between nodes " : "; operations ") + how(training) +
-                     "\n";
+  std::string text =
+      "# training: " + count_text(training.gpus, "GPU") +
+      (nodes ? " on " + count_text(training.nodes, "node") : "") + ", TP " +
+      std::to_string(training.tp) + ", PP " + std::to_string(training.pp) + ", DP " +
+      std::to_string(training.dp) + (training.cp > 1 ? ", CP " + std::to_string(training.cp) : "") +
+      (training.ep > 1 ? ", EP " + std::to_string(training.ep) : "") + ", " +
+      std::to_string(training.micro_batches) +
+      (training.micro_batches == 1 ? " micro-batch" : " micro-batches") +
+      (nodes ? "; operations between nodes " : "; operations ") + how(training) + "\n";
   text += format_text("# %9s %12s %14s %14s %10s\n", "iteration", "time(ms)", "tokens/s",
                       "TFLOP/s a GPU", "of peak");
   for (size_t i = 0; i < training.iterations.size(); ++i) {

@@ -99,9 +99,10 @@ std::vector<ValidityLine> given_training_validity(const Config& config) {
 std::vector<ValidityLine> predicted_training_validity(const Config& config, bool drawn) {
   ValidityLines lines;
   add_training(lines, config);
-  lines.add("closed-form",
-            "operations of different stages, and gradients beside messages between stages, tokens of "
-            "experts or keys, do not take each other's bandwidth (understudy simulate)");
+  lines.add(
+      "closed-form",
+      "operations of different stages, and gradients beside messages between stages, tokens of "
+      "experts or keys, do not take each other's bandwidth (understudy simulate)");
   add_experts(lines, config);
   add_predicted(lines, config, drawn);
   return lines.take(0);
