@@ -73,7 +73,8 @@ class NodeCheck {
 
   Result<void> check_roofline(const TraceNode& node) const {
     if (!settings_.system.roofline) return {};
-    if (settings_.rules == TraceRules::kFeeder1 && node.duration_us == 0 && node.operations == 0) {
+    if (settings_.rules == TraceRules::kFeeder1 && node.duration_ns() == 0 &&
+        node.operations == 0) {
       return {};
     }
     if (settings_.rules == TraceRules::kFeeder3 && (node.on_cpu || node.tensor_bytes == 0))

@@ -17,7 +17,7 @@ bool TraceComputing::is_computed(const TraceNode& node) const {
 
 bool TraceComputing::is_skipped(const TraceNode& node) const {
   if (system_.replay || !is_computed(node)) return false;
-  if (rules_ != TraceRules::kFeeder3) return node.duration_us == 0 && node.operations == 0;
+  if (rules_ != TraceRules::kFeeder3) return node.duration_ns() == 0 && node.operations == 0;
   return system_.roofline && !node.on_cpu && node.tensor_bytes == 0;
 }
 

@@ -1,6 +1,7 @@
 // What nodes of traces take that cross no network: computations, and what counts as one.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 
@@ -25,7 +26,7 @@ class TraceComputing {
   std::optional<int64_t> takes(const TraceNode& node) const;
   /// What was recorded, at least 1 ns.
   static int64_t recorded(const TraceNode& node) {
-    return node.duration_us == 0 ? 1 : static_cast<int64_t>(node.duration_us) * 1000;
+    return std::max<int64_t>(static_cast<int64_t>(node.duration_ns()), 1);
   }
 
  private:

@@ -145,6 +145,26 @@ Result<TraceGraph> TraceGraph::make(std::vector<TraceNodeParents> nodes) {
   return graph;
 }
 
+std::vector<TraceNodeParents> TraceGraph::parts() const {
+  std::vector<TraceNodeParents> parts(nodes_.size());
+  const auto ids = [this](const TraceEdges& edges, uint32_t node) {
+    std::vector<uint64_t> out;
+    for (uint32_t e = edges.first[node]; e < edges.first[node + 1]; ++e) {
+      out.push_back(nodes_[edges.parents[e]].id);
+    }
+    return out;
+  };
+  for (uint32_t node = 0; node < nodes_.size(); ++node) {
+    parts[node] = {nodes_[node], ids(data_, node), ids(control_, node)};
+  }
+  for (const DanglingParent& missing : dangling_) {
+    TraceNodeParents& part = parts[missing.node];
+    std::vector<uint64_t>& all = missing.control ? part.control : part.data;
+    all.insert(std::lower_bound(all.begin(), all.end(), missing.parent_id), missing.parent_id);
+  }
+  return parts;
+}
+
 namespace {
 
 /// Children and numbers of parents. `before`: of each node one more parent, or kNone; or empty.

@@ -48,7 +48,8 @@ struct TraceNode {
   std::string name;
   TraceNodeKind kind = TraceNodeKind::kCompute;
   bool on_cpu = false;
-  uint64_t duration_us = 0;   ///< as recorded
+  uint64_t duration_us = 0;   ///< as recorded, of which it is the whole microseconds
+  uint16_t more_ns = 0;       ///< of the duration, beyond them: less than 1000
   uint64_t operations = 0;    ///< floating-point operations
   uint64_t tensor_bytes = 0;  ///< that a computation or a memory node moves
   /// kCollective.
@@ -60,6 +61,14 @@ struct TraceNode {
   uint32_t tag = 0;
   std::string group;             ///< communicator's name; "" and "0": all ranks
   std::vector<bool> dimensions;  ///< of the network that take part; empty: all
+
+  /// Of a node whose `duration_us` are those of 500 years at most.
+  uint64_t duration_ns() const { return duration_us * 1000 + more_ns; }
+  void set_duration_ns(uint64_t ns) {
+    duration_us = ns / 1000;
+    more_ns = static_cast<uint16_t>(ns % 1000);
+  }
+  bool operator==(const TraceNode&) const = default;
 };
 
 /// Nodes with the ids of those that they wait for.
@@ -92,6 +101,8 @@ class TraceGraph {
   const TraceEdges& data() const { return data_; }
   const TraceEdges& control() const { return control_; }
   const std::vector<DanglingParent>& dangling() const { return dangling_; }
+  /// What it was made of, in the order of ids, and of each node the parents too.
+  std::vector<TraceNodeParents> parts() const;
 
  private:
   std::vector<TraceNode> nodes_;

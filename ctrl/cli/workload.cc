@@ -53,6 +53,7 @@ void add_workload(CLI::App& app, int& status) {
   add_workload_traces(*command, status);
   add_workload_import(*command, status);
   add_workload_partition(*command, status);
+  add_workload_export(*command, status);
 }
 
 }  // namespace understudy

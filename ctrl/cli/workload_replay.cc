@@ -8,8 +8,7 @@
 
 #include "collective_model/traces/replay.h"
 #include "ctrl/cli/commands.h"
-#include "ctrl/traces/astra_json.h"
-#include "ctrl/traces/astra_network.h"
+#include "ctrl/cli/replay_options.h"
 #include "ctrl/traces/pytorch/host_stats.h"
 #include "ctrl/traces/replay_text.h"
 #include "ctrl/traces/trace_files.h"
@@ -26,8 +25,8 @@ struct StatsArguments {
 };
 
 struct ReplayArguments {
-  std::string trace, network, system, memory, groups;
-  std::string rules = "feeder3", congestion = "aware";
+  std::string trace;
+  ReplayOptions options;
   uint32_t passes = 1;
   bool json = false, nodes = false;
 };
@@ -64,26 +63,13 @@ Result<std::string> stats(const StatsArguments& arguments) {
 }
 
 Result<std::string> replayed(const ReplayArguments& arguments) {
-  ReplaySettings settings;
-  settings.rules = arguments.rules == "feeder1" ? TraceRules::kFeeder1 : TraceRules::kFeeder3;
-  auto network = TraceNetwork::make(
-      TRY(read_astra_network(TRY(read_whole_file(arguments.network)), arguments.network)),
-      arguments.congestion == "aware" ? TraceCongestion::kAware : TraceCongestion::kUnaware);
-  if (!network) return fail(arguments.network + ": " + network.error().text);
-  settings.network = *std::move(network);
-  settings.system =
-      TRY(read_astra_system(TRY(read_whole_file(arguments.system)), arguments.system));
-  if (!arguments.memory.empty()) {
-    settings.memory =
-        TRY(read_astra_memory(TRY(read_whole_file(arguments.memory)), arguments.memory));
-  }
+  ReplayFiles files = TRY(read_replay_files(arguments.options));
+  const ReplaySettings& settings = files.settings;
   TraceFilesOptions options;
   options.ranks = settings.network.ranks();
   options.passes = arguments.passes;
   TraceJob job = TRY(read_traces(arguments.trace, options));
-  if (!arguments.groups.empty()) {
-    job.groups = TRY(read_astra_groups(TRY(read_whole_file(arguments.groups)), arguments.groups));
-  }
+  if (files.groups) job.groups = *std::move(files.groups);
   const auto ranks = replay(job, settings);
   if (!ranks) return fail(arguments.trace + ": " + ranks.error().text);
   if (arguments.json || arguments.nodes) {
@@ -116,22 +102,7 @@ void add_replay(CLI::App& workload, int& status) {
       "replay", "When each rank of execution traces finishes, by ASTRA-sim's rules and files");
   auto arguments = std::make_shared<ReplayArguments>();
   command->add_option("trace", arguments->trace, kTrace)->required();
-  command->add_option("--network", arguments->network, "ASTRA-sim's network file (YAML)")
-      ->required();
-  command->add_option("--system", arguments->system, "ASTRA-sim's system file (JSON)")->required();
-  command->add_option("--remote-memory", arguments->memory, "Its file of memory beyond devices");
-  command->add_option("--comm-groups", arguments->groups, "Its file of communicator groups");
-  command
-      ->add_option("--rules", arguments->rules,
-                   "feeder1: data dependencies only, as ASTRA-sim of 2024; feeder3: control "
-                   "dependencies too, as in 2025")
-      ->check(CLI::IsMember({"feeder1", "feeder3"}))
-      ->capture_default_str();
-  command
-      ->add_option("--congestion", arguments->congestion,
-                   "Whether links carry one message at a time: ASTRA-sim's back end of that name")
-      ->check(CLI::IsMember({"aware", "unaware"}))
-      ->capture_default_str();
+  add_replay_options(*command, arguments->options, true);
   command->add_option("--passes", arguments->passes, "Iterations of a text workload")
       ->check(CLI::Range(1, 100000));
   command->add_flag("--json", arguments->json, "Print JSON");

@@ -44,6 +44,7 @@ class Writer {
   }
   ~Writer() { file_.write("\n]}\n"); }
 
+  /// Tracks are numbered from 1 on.
   void track(const TimelineTrack& track) {
     const auto [group, fresh] = groups_.try_emplace(track.group, groups_.size() + 1);
     if (fresh) name("process_name", group->second, 0, track.group);
@@ -59,6 +60,23 @@ class Writer {
       for (const auto& [key, value] : slice.numbers) event["args"][key] = value;
       add(event);
     }
+  }
+
+  /// Between slices of tracks that have been written.
+  void arrow(const std::vector<TimelineTrack>& tracks, const TimelineArrow& arrow, size_t number) {
+    const auto end = [&](const char* kind, uint32_t track, uint32_t slice) {
+      const TimelineTrack& known = tracks[track];
+      // Each end is bound to the slice that is there then: the one that begins then, of two that meet.
+      Json event = {
+          {"ph", kind},         {"pid", groups_.at(known.group)},
+          {"tid", track + 1},   {"ts", (known.slices[slice].from - Time::zero()).microseconds()},
+          {"id", number},       {"cat", "waits"},
+          {"name", "waits for"}};
+      if (*kind == 'f') event["bp"] = "e";
+      add(event);
+    };
+    end("s", arrow.from_track, arrow.from_slice);
+    end("f", arrow.to_track, arrow.to_slice);
   }
 
  private:
@@ -81,6 +99,18 @@ class Writer {
   bool first_ = true;
 };
 
+template <typename Write>
+Result<void> write_with(const std::string& path, Write write) {
+  auto file = ReplacedFile::create(path);
+  if (!file) return fail("timeline " + file.error().text);
+  {
+    Writer writer(*file);
+    write(writer);
+  }
+  if (auto written = file->commit(); !written) return fail("timeline " + written.error().text);
+  return {};
+}
+
 }  // namespace
 
 void append(TimelineTrack& track, Time from, Time to, std::string name,
@@ -93,15 +123,19 @@ void append(TimelineTrack& track, Time from, Time to, std::string name,
 }
 
 Result<void> write_timeline(const RunReport& report, const std::string& path) {
-  auto file = ReplacedFile::create(path);
-  if (!file) return fail("timeline " + file.error().text);
-  {
-    Writer writer(*file);
+  return write_with(path, [&](Writer& writer) {
     for (const JobReport& job : report.jobs) writer.track(operations(job));
     for (const TimelineTrack& track : report.timeline) writer.track(track);
-  }
-  if (auto written = file->commit(); !written) return fail("timeline " + written.error().text);
-  return {};
+  });
+}
+
+Result<void> write_timeline(const std::vector<TimelineTrack>& tracks,
+                            const std::vector<TimelineArrow>& arrows, const std::string& path) {
+  return write_with(path, [&](Writer& writer) {
+    for (const TimelineTrack& track : tracks) writer.track(track);
+    size_t number = 0;
+    for (const TimelineArrow& arrow : arrows) writer.arrow(tracks, arrow, ++number);
+  });
 }
 
 }  // namespace understudy

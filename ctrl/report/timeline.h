@@ -27,11 +27,20 @@ struct TimelineTrack {
   std::vector<TimelineSlice> slices;  ///< in order, none begins before the one before has ended
 };
 
+/// From a slice to one that waited for it.
+struct TimelineArrow {
+  uint32_t from_track = 0, from_slice = 0;
+  uint32_t to_track = 0, to_slice = 0;
+};
+
 /// Adds a slice that begins no earlier than the last one has ended, if anything is left of it.
 void append(TimelineTrack& track, Time from, Time to, std::string name,
             std::vector<std::pair<const char*, uint64_t>> numbers);
 
 /// Writes the tracks of the report, and for each job one of its operations. Error: the file.
 Result<void> write_timeline(const RunReport& report, const std::string& path);
+/// Tracks with arrows between their slices, which the format calls flow events.
+Result<void> write_timeline(const std::vector<TimelineTrack>& tracks,
+                            const std::vector<TimelineArrow>& arrows, const std::string& path);
 
 }  // namespace understudy

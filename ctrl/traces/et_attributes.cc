@@ -3,6 +3,7 @@
 #include <limits>
 #include <optional>
 
+#include "ctrl/traces/et_file.h"
 #include "dataplane/base/try.h"
 
 namespace understudy {
@@ -88,6 +89,8 @@ Result<void> take(const et::Attribute& attribute, TraceNode& node) {
   const std::string& name = attribute.name();
   if (name == "is_cpu_op") {
     node.on_cpu = TRY(number<uint64_t>(attribute)) != 0;
+  } else if (name == kDurationNs) {
+    node.set_duration_ns(TRY(number<uint64_t>(attribute)));
   } else if (name == "num_ops") {
     node.operations = TRY(number<uint64_t>(attribute));
   } else if (name == "tensor_size") {

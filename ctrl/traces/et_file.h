@@ -10,6 +10,10 @@
 
 namespace understudy {
 
+/// The name of the attribute, and of the key in JSON, that keeps a duration which is no whole number of
+/// microseconds. Other programs pass over it and take the microseconds.
+inline constexpr char kDurationNs[] = "duration_ns";
+
 /// Whether this build reads such files: it was made with protobuf.
 bool reads_et();
 

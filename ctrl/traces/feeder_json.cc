@@ -1,9 +1,11 @@
 #include "ctrl/traces/feeder_json.h"
 
+#include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "ctrl/traces/et_file.h"
 #include "dataplane/base/try.h"
 
 namespace understudy {
@@ -61,6 +63,11 @@ Result<void> take_node(const Json& from, TraceNodeParents& node) {
   TRY(take<uint64_t>(from, "is_cpu_op", on_cpu));
   to.on_cpu = on_cpu != 0;
   TRY(take<uint64_t>(from, "runtime", to.duration_us));
+  if (from.contains(kDurationNs)) {
+    uint64_t ns = 0;
+    TRY(take<uint64_t>(from, kDurationNs, ns));
+    to.set_duration_ns(ns);
+  }
   TRY(take<uint64_t>(from, "num_ops", to.operations));
   TRY(take<uint64_t>(from, "tensor_size", to.tensor_bytes));
   if (from.contains("comm_type")) {
@@ -79,6 +86,14 @@ Result<void> take_node(const Json& from, TraceNodeParents& node) {
   if (group != from.end()) {
     if (!group->is_string()) return fail("pg_name is not a string");
     to.group = group->get<std::string>();
+  }
+  const auto dimensions = from.find("involved_dim");
+  if (dimensions != from.end()) {
+    const bool bools =
+        dimensions->is_array() && !dimensions->empty() &&
+        std::ranges::all_of(*dimensions, [](const Json& v) { return v.is_boolean(); });
+    if (!bools) return fail("involved_dim is not a list of bools");
+    to.dimensions = dimensions->get<std::vector<bool>>();
   }
   TRY(take_parents(from, "data_deps", node.data));
   return take_parents(from, "ctrlDeps", node.control);

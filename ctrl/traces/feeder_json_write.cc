@@ -1,60 +1,54 @@
 #include "ctrl/traces/feeder_json_write.h"
 
-#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <vector>
+
+#include "ctrl/traces/et_file.h"
 
 namespace understudy {
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-std::vector<uint64_t> parents_of(const TraceGraph& graph, const TraceEdges& edges, uint32_t node) {
-  std::vector<uint64_t> ids;
-  for (uint32_t e = edges.first[node]; e < edges.first[node + 1]; ++e) {
-    ids.push_back(graph.nodes()[edges.parents[e]].id);
-  }
-  return ids;
+OrderedJson ids_json(const std::vector<uint64_t>& ids, uint64_t more) {
+  OrderedJson list = OrderedJson::array();
+  for (const uint64_t id : ids) list.push_back(id + more);
+  return list;
 }
 
-OrderedJson json_of(const TraceNode& node) {
-  OrderedJson json = {{"Id", node.id},
+OrderedJson node_json(const TraceNodeParents& parts, uint64_t more) {
+  const TraceNode& node = parts.node;
+  OrderedJson json = {{"Id", node.id + more},
                       {"Name", node.name},
                       {"NodeType", static_cast<int>(node.kind)},
                       {"is_cpu_op", node.on_cpu},
                       {"runtime", node.duration_us}};
+  if (node.more_ns > 0) json[kDurationNs] = node.duration_ns();
+  json["data_deps"] = ids_json(parts.data, more);
+  json["ctrlDeps"] = ids_json(parts.control, more);
   if (node.operations > 0) json["num_ops"] = node.operations;
-  if (node.tensor_bytes > 0) json["tensor_size"] = node.tensor_bytes;
-  if (node.kind != TraceNodeKind::kCollective && node.kind != TraceNodeKind::kSend &&
-      node.kind != TraceNodeKind::kReceive) {
-    return json;
-  }
+  const bool communicates = node.kind >= TraceNodeKind::kSend;
+  if (communicates || node.tensor_bytes > 0) json["tensor_size"] = node.tensor_bytes;
   if (node.collective) json["comm_type"] = static_cast<int>(*node.collective);
-  json["comm_priority"] = 0;
+  if (communicates) json["comm_priority"] = 0;
   if (node.bytes) json["comm_size"] = *node.bytes;
   if (node.source) json["comm_src"] = *node.source;
   if (node.destination) json["comm_dst"] = *node.destination;
-  json["comm_tag"] = node.tag;
+  if (communicates || node.tag > 0) json["comm_tag"] = node.tag;
   if (!node.group.empty()) json["pg_name"] = node.group;
+  if (!node.dimensions.empty()) json["involved_dim"] = node.dimensions;
   return json;
 }
 
 }  // namespace
 
-void write_feeder_json(const TraceGraph& graph, std::ostream& to) {
+void write_feeder_json(const TraceGraph& graph, std::ostream& to, uint64_t more) {
   to << "{\"workload_graph\": [";
-  auto dangling = graph.dangling().begin();
-  for (uint32_t i = 0; i < graph.nodes().size(); ++i) {
-    std::vector<uint64_t> data = parents_of(graph, graph.data(), i);
-    std::vector<uint64_t> control = parents_of(graph, graph.control(), i);
-    for (; dangling != graph.dangling().end() && dangling->node == i; ++dangling) {
-      (dangling->control ? control : data).push_back(dangling->parent_id);
-    }
-    OrderedJson json = json_of(graph.nodes()[i]);
-    json["data_deps"] = data;
-    json["ctrlDeps"] = control;
-    to << (i == 0 ? "\n" : ",\n")
-       << json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+  bool first = true;
+  for (const TraceNodeParents& parts : graph.parts()) {
+    to << (first ? "\n" : ",\n")
+       << node_json(parts, more).dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+    first = false;
   }
   to << "\n]}\n";
 }
