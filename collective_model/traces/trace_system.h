@@ -52,6 +52,8 @@ struct TraceJob {
   /// Ranks of each dimension that nodes' `dimensions` name, beside a network that has none of its own:
   /// rank d0 + D0 (d1 + D1 ...).
   std::vector<uint32_t> dimensions = {};
+  /// What the files say and the graphs do not: sentences.
+  std::vector<std::string> notes = {};
 };
 
 }  // namespace understudy

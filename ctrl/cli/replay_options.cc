@@ -1,6 +1,7 @@
 #include "ctrl/cli/replay_options.h"
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <utility>
 
 #include "ctrl/traces/astra_json.h"
@@ -47,6 +48,10 @@ Result<ReplayFiles> read_replay_files(const ReplayOptions& options) {
     files.groups = TRY(read_astra_groups(TRY(read_whole_file(options.groups)), options.groups));
   }
   return files;
+}
+
+void print_notes(const TraceJob& job) {
+  for (const std::string& note : job.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
 }
 
 }  // namespace understudy

@@ -28,4 +28,7 @@ struct ReplayFiles {
 /// Reads the files. Errors name them.
 Result<ReplayFiles> read_replay_files(const ReplayOptions& options);
 
+/// Notes of a job, to stderr.
+void print_notes(const TraceJob& job);
+
 }  // namespace understudy

@@ -1,6 +1,7 @@
 #include <CLI/CLI.hpp>
 #include <cinttypes>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -9,6 +10,8 @@
 #include "ctrl/cli/commands.h"
 #include "ctrl/cli/replay_options.h"
 #include "ctrl/compile/training_job.h"
+#include "ctrl/traces/astra_json.h"
+#include "ctrl/traces/goal.h"
 #include "ctrl/traces/replay_timeline.h"
 #include "ctrl/traces/trace_files.h"
 #include "ctrl/traces/trace_output.h"
@@ -32,6 +35,7 @@ struct Exported {
   TraceJob job;
   std::optional<TrainingPlan> plan;  ///< of a [model], in whole nanoseconds
   std::optional<int64_t> own_finish_ns;
+  std::optional<GoalSchedule> schedule;  ///< read, and written as one: nothing of it is lost
 };
 
 TrainingRanks ranks_of(const ExportArguments& arguments) {
@@ -43,7 +47,8 @@ Result<TraceJob> traces_of(const ExportArguments& arguments, const ReplayFiles* 
   if (files != nullptr) options.ranks = files->settings.network.ranks();
   options.passes = arguments.passes;
   TraceJob job = TRY(read_traces(arguments.input, options));
-  if (files != nullptr && files->groups) job.groups = *files->groups;
+  const std::string& groups = arguments.replay.groups;
+  if (!groups.empty()) job.groups = TRY(read_astra_groups(TRY(read_whole_file(groups)), groups));
   return job;
 }
 
@@ -66,7 +71,8 @@ Result<ClosedTime> lone_time(const Parallel& parallel, TrainingRanks ranks,
 Result<int64_t> own_finish(const Config& config, const TrainingPlan& plan, TrainingRanks ranks,
                            const ReplaySettings& settings) {
   const Parallel& parallel = config.training->parallel;
-  const uint64_t all = ranks == TrainingRanks::kGpus ? parallel.gpus() : parallel.pp * parallel.dp;
+  const uint64_t all =
+      ranks == TrainingRanks::kGpus ? parallel.gpus() : uint64_t{parallel.pp} * parallel.dp;
   std::vector<std::vector<ClosedTime>> times;
   for (const TrainingFamily& family : plan.graph.families) {
     std::vector<ClosedTime>& own = times.emplace_back();
@@ -109,9 +115,35 @@ Result<Exported> model_of(const ExportArguments& arguments, const Config& config
   return out;
 }
 
+bool writes_goal(const ExportArguments& arguments) { return arguments.format.starts_with("goal"); }
+
+/// Nothing where the input is not one file with a schedule.
+Result<std::optional<GoalSchedule>> schedule_of(const ExportArguments& arguments) {
+  if (!std::filesystem::is_regular_file(arguments.input)) return std::nullopt;
+  const std::string bytes = TRY(read_whole_file(arguments.input));
+  if (!looks_like_goal(bytes)) return std::nullopt;
+  return TRY(read_goal(bytes, arguments.input));
+}
+
+Result<std::string> write_goal(const ExportArguments& arguments, const Exported& exported) {
+  GoalSchedule made;
+  if (!exported.schedule) {
+    auto cut = goal_of(exported.job);
+    if (!cut) return fail(arguments.input + ": " + cut.error().text);
+    made = *std::move(cut);
+  }
+  const GoalSchedule& schedule = exported.schedule ? *exported.schedule : made;
+  TRY(replace_file(arguments.output,
+                   arguments.format == "goal" ? goal_text(schedule) : goal_binary(schedule)));
+  size_t operations = 0;
+  for (const GoalRank& rank : schedule.ranks) operations += rank.operations.size();
+  return format_text("%s, %zu operations", arguments.output.c_str(), operations);
+}
+
 Result<std::string> write(const ExportArguments& arguments, const Exported& exported,
                           const ReplayFiles* files) {
   const TraceJob& job = exported.job;
+  if (writes_goal(arguments)) return write_goal(arguments, exported);
   if (arguments.format == "dot") {
     auto text = traces_dot(job);
     if (!text) return fail(arguments.input + ": " + text.error().text);
@@ -131,20 +163,23 @@ Result<std::string> write(const ExportArguments& arguments, const Exported& expo
 
 std::string said_text(const ExportArguments& arguments, const Exported& exported,
                       const std::string& files) {
-  size_t nodes = 0;
+  size_t nodes = 0, ranks = exported.job.ranks.size();
   for (const auto& graph : exported.job.ranks) nodes += graph->nodes().size();
+  if (exported.schedule) {
+    ranks = exported.schedule->ranks.size();
+    for (const GoalRank& rank : exported.schedule->ranks) nodes += rank.operations.size();
+  }
   if (arguments.json) {
     nlohmann::ordered_json json = {{"schema", "understudy-trace-export/1"},
                                    {"format", arguments.format},
-                                   {"ranks", exported.job.ranks.size()},
+                                   {"ranks", ranks},
                                    {"nodes", nodes},
                                    {"files", files}};
     if (exported.plan) json["rank"] = arguments.rank;
     if (exported.own_finish_ns) json["own_finish_ns"] = *exported.own_finish_ns;
     return json.dump(2) + "\n";
   }
-  std::string text =
-      format_text("%zu ranks, %zu nodes: %s\n", exported.job.ranks.size(), nodes, files.c_str());
+  std::string text = format_text("%zu ranks, %zu nodes: %s\n", ranks, nodes, files.c_str());
   if (exported.plan) {
     text += arguments.rank == "gpu"
                 ? "A rank is a GPU. "
@@ -192,10 +227,16 @@ int exported(const ExportArguments& arguments) {
     auto model = model_of(arguments, *config, given);
     if (!model) return refused(model.error().text);
     made = *std::move(model);
-  } else {
+  } else if (writes_goal(arguments)) {
+    auto schedule = schedule_of(arguments);
+    if (!schedule) return refused(schedule.error().text);
+    made.schedule = *std::move(schedule);
+  }
+  if (!made.plan && !made.schedule) {
     auto job = traces_of(arguments, given);
     if (!job) return refused(job.error().text);
     made.job = *std::move(job);
+    print_notes(made.job);
   }
   const auto written = write(arguments, made, given);
   if (!written) return refused(written.error().text);
@@ -218,9 +259,10 @@ void add_workload_export(CLI::App& workload, int& status) {
       ->add_option(
           "--format", arguments->format,
           "et: Chakra's execution traces; json: what Chakra's feeder reads; dot: a picture "
-          "for Graphviz; perfetto: a timeline of a replay, with arrows")
+          "for Graphviz; perfetto: a timeline of a replay, with arrows; goal, goal-binary: a "
+          "schedule for LogGOPSim and ATLAHS, collectives cut into messages")
       ->required()
-      ->check(CLI::IsMember({"et", "json", "dot", "perfetto"}));
+      ->check(CLI::IsMember({"et", "json", "dot", "perfetto", "goal", "goal-binary"}));
   command
       ->add_option("--output", arguments->output,
                    "The file; of et and json the prefix of PREFIX.RANK.et")

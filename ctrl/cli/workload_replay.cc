@@ -59,6 +59,7 @@ Result<std::string> stats(const StatsArguments& arguments) {
   TraceFilesOptions options;
   options.passes = arguments.passes;
   const TraceJob job = TRY(read_traces(arguments.trace, options));
+  print_notes(job);
   return arguments.json ? stats_json(job) : stats_text(job);
 }
 
@@ -69,6 +70,7 @@ Result<std::string> replayed(const ReplayArguments& arguments) {
   options.ranks = settings.network.ranks();
   options.passes = arguments.passes;
   TraceJob job = TRY(read_traces(arguments.trace, options));
+  print_notes(job);
   if (files.groups) job.groups = *std::move(files.groups);
   const auto ranks = replay(job, settings);
   if (!ranks) return fail(arguments.trace + ": " + ranks.error().text);
@@ -80,7 +82,7 @@ Result<std::string> replayed(const ReplayArguments& arguments) {
 
 constexpr const char* kTrace =
     "Prefix of PREFIX.RANK.et, or one file for all ranks: .et, JSON of Chakra's feeder, text "
-    "workload";
+    "workload; or a GOAL schedule, text or binary";
 
 void add_stats(CLI::App& workload, int& status) {
   CLI::App* command = workload.add_subcommand(

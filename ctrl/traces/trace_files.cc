@@ -9,6 +9,7 @@
 
 #include "ctrl/traces/et_file.h"
 #include "ctrl/traces/feeder_json.h"
+#include "ctrl/traces/goal.h"
 #include "ctrl/traces/text_workload.h"
 #include "dataplane/base/try.h"
 
@@ -85,6 +86,18 @@ Result<TraceJob> read_ranks(const std::string& prefix, const char* end,
   return job;
 }
 
+/// A schedule has all ranks in one file.
+Result<TraceJob> read_schedule(const std::string& bytes, const std::string& path,
+                               const TraceFilesOptions& options) {
+  auto job = goal_traces(TRY(read_goal(bytes, path)));
+  if (!job) return fail(path + ": " + job.error().text);
+  if (options.ranks && *options.ranks != job->ranks.size()) {
+    return fail(path + ": the network has " + std::to_string(*options.ranks) +
+                " ranks, and the schedule " + std::to_string(job->ranks.size()));
+  }
+  return job;
+}
+
 }  // namespace
 
 Result<std::string> read_whole_file(const std::string& path) {
@@ -107,6 +120,7 @@ Result<TraceJob> read_traces(const std::string& trace, const TraceFilesOptions& 
   }
   const std::string bytes = TRY(read_whole_file(trace));
   if (bytes.empty()) return fail(trace + ": the file is empty");
+  if (looks_like_goal(bytes)) return read_schedule(bytes, trace, options);
   const auto graph =
       std::make_shared<const TraceGraph>(TRY(graph_of(bytes, trace, options.passes)));
   TraceJob job;

@@ -19,8 +19,8 @@ struct TraceFilesOptions {
 };
 
 /// `trace` is the prefix of PREFIX.RANK.et (or PREFIX.RANK.json) with ranks from 0, or one file, which
-/// all ranks carry out: .et, the feeder's JSON, or a text workload. Ranks with equal files share one
-/// graph. Errors name the file.
+/// all ranks carry out: .et, the feeder's JSON, or a text workload; or a GOAL schedule of all ranks, text or
+/// binary. Ranks with equal files share one graph. Errors name the file.
 Result<TraceJob> read_traces(const std::string& trace, const TraceFilesOptions& options);
 
 }  // namespace understudy

@@ -9,7 +9,8 @@ import unittest
 
 from command_line import CommandLine
 
-CASES = pathlib.Path(__file__).resolve().parents[2] / "data/workloads/et_cases"
+DATA = pathlib.Path(__file__).resolve().parents[2] / "data/workloads"
+CASES = DATA / "et_cases"
 NO_PROTOBUF = ".et files: protobuf was not there"
 MODEL = """format = 1
 [model]
@@ -131,6 +132,37 @@ class Export(CommandLine):
         text = self.exported(self.model, "json", *self.network(4))
         for part in ("4 ranks, ", "A rank is a GPU. ", "By this program's own rules, with the times of that network, it ends at "):
             self.assertIn(part, text)
+
+    def test_schedules(self):
+        text, binary = DATA / "goal/example.goal", DATA / "goal/example.bin"
+        self.exported(text, "goal-binary", output="a.bin")
+        self.assertEqual((self.folder / "a.bin").read_bytes(), binary.read_bytes())
+        self.exported(binary, "goal", output="a.goal")
+        self.exported(self.folder / "a.goal", "goal-binary", output="b.bin")
+        self.assertEqual((self.folder / "b.bin").read_bytes(), binary.read_bytes())
+        # A model's messages and its norm, cut into messages; in both forms the same is carried out.
+        self.exported(self.model, "goal", output="model.goal")
+        self.exported(self.model, "goal-binary", output="model.bin")
+        options = self.network(4)
+        done = [json.loads(self.run_right("replay", self.folder / name, *options, "--json")) for name in ("model.goal", "model.bin")]
+        self.assertEqual(done[0], done[1])
+        self.assertGreater(done[0]["finish_ns"], 10_000)
+        stats = json.loads(self.run_right("stats", self.folder / "model.goal", "--json"))["all"]
+        self.assertEqual(stats["kinds"]["collective"], 0)
+        self.assertEqual(stats["kinds"]["send"], 16 + 4 * 6)  # messages between stages, and 2 * 3 steps of the norm
+
+    def test_what_a_replay_does_not_know_of_a_schedule_is_said(self):
+        schedule = self.folder / "a.goal"
+        schedule.write_text("num_ranks 2\nrank 0 {\nl1: calc 10 cpu 1\n}\nrank 1 {\nl1: calc 1\n}\n", encoding="utf-8")
+        done = self.run_it("workload", "replay", schedule, *self.network(2))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("note: 1 operations are on a cpu other than 0; ", done.stderr)
+        self.expect_bad(self.run_it("workload", "replay", schedule, *self.network(4)), "a.goal: the network has 4 ranks, and the schedule 2")
+        self.expect_bad(self.run_it("workload", "stats", DATA / "goal/example.goal"),
+                        'example.goal: rank 0, operation 2 (l3): "irequires" waits for the begin of an operation (1), which is not covered')
+        schedule.write_text("num_ranks 1\nrank 0 {\nl1: calc\n}\n", encoding="utf-8")
+        for words in (["stats", schedule], ["export", schedule, "--format", "goal", "--output", self.folder / "out"]):
+            self.expect_bad(self.run_it("workload", *words), "a.goal:3: found the end of the line: expected nanoseconds")
 
     def test_what_is_wrong_is_named(self):
         def bad(words, *parts):
