@@ -41,6 +41,7 @@ void add_workload(CLI::App& app, int& status);
 void add_workload_traces(CLI::App& workload, int& status);
 void add_workload_import(CLI::App& workload, int& status);
 void add_workload_export(CLI::App& workload, int& status);
+void add_workload_resize(CLI::App& workload, int& status);
 
 /// What simulate and run share.
 struct RunArguments {

@@ -54,6 +54,7 @@ void add_workload(CLI::App& app, int& status) {
   add_workload_import(*command, status);
   add_workload_partition(*command, status);
   add_workload_export(*command, status);
+  add_workload_resize(*command, status);
 }
 
 }  // namespace understudy

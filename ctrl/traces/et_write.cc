@@ -71,22 +71,22 @@ Result<void> add_attributes(const TraceNode& node, et::Node& to) {
 }
 
 /// In the type that the attribute has.
-void set(et::Attribute& attribute, uint32_t value) {
+void set(et::Attribute& attribute, uint64_t value) {
   switch (attribute.value_case()) {
     case et::Attribute::kInt32Value:
       return attribute.set_int32_value(static_cast<int32_t>(value));
     case et::Attribute::kUint32Value:
-      return attribute.set_uint32_value(value);
+      return attribute.set_uint32_value(static_cast<uint32_t>(value));
     case et::Attribute::kSint32Value:
       return attribute.set_sint32_value(static_cast<int32_t>(value));
     case et::Attribute::kFixed32Value:
-      return attribute.set_fixed32_value(value);
+      return attribute.set_fixed32_value(static_cast<uint32_t>(value));
     case et::Attribute::kSfixed32Value:
       return attribute.set_sfixed32_value(static_cast<int32_t>(value));
     case et::Attribute::kUint64Value:
       return attribute.set_uint64_value(value);
     default:
-      return attribute.set_int64_value(value);
+      return attribute.set_int64_value(static_cast<int64_t>(value));
   }
 }
 
@@ -94,12 +94,14 @@ void change_attributes(const TraceNode& changed, et::Node& node) {
   for (et::Attribute& attribute : *node.mutable_attributes()) {
     if (attribute.name() == "comm_src") set(attribute, *changed.source);
     if (attribute.name() == "comm_dst") set(attribute, *changed.destination);
+    if (attribute.name() == "comm_size") set(attribute, *changed.bytes);
     if (attribute.name() == "pg_name") attribute.set_string_value(changed.group);
   }
 }
 
 bool same_ends(const TraceNode& a, const TraceNode& b) {
-  return a.source == b.source && a.destination == b.destination && a.group == b.group;
+  return a.source == b.source && a.destination == b.destination && a.group == b.group &&
+         a.bytes == b.bytes;
 }
 
 }  // namespace

@@ -18,8 +18,8 @@ Result<std::string> write_et(const TraceGraph& graph, uint64_t more = 0);
 
 /// The file again, whose every message is decoded and encoded: whatever a TraceGraph does not hold stays.
 /// Written by Chakra's generator or converters it has equal bytes where nothing is changed.
-/// `change` is given each node and may change its source, destination and group where they are not
-/// empty. `bytes` is a file that read_et() has read.
+/// `change` is given each node and may change its source, destination, group and bytes where they are
+/// not empty. `bytes` is a file that read_et() has read.
 Result<std::string> rewrite_et(std::span<const uint8_t> bytes,
                                const std::function<void(TraceNode&)>& change);
 

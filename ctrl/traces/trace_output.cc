@@ -29,19 +29,26 @@ std::string groups_json(const TraceJob& job) {
 
 Result<std::string> write_traces(const TraceJob& job, TraceFormat format,
                                  const std::string& prefix) {
-  const char* const end = format == TraceFormat::kEt ? ".et" : ".json";
   const TraceGraph* last = nullptr;
   std::string text;
-  for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
-    const std::string path = prefix + "." + std::to_string(rank) + end;
+  return write_traces(job, format, prefix, [&](size_t rank) -> Result<std::string> {
     // Ranks that do the same often stand side by side.
     if (job.ranks[rank].get() != last || job.id_step > 0) {
-      auto made = file_text(*job.ranks[rank], format, rank * job.id_step);
-      if (!made) return fail(path + ": " + made.error().text);
-      text = *std::move(made);
+      text = TRY(file_text(*job.ranks[rank], format, rank * job.id_step));
       last = job.ranks[rank].get();
     }
-    TRY(replace_file(path, text));
+    return text;
+  });
+}
+
+Result<std::string> write_traces(const TraceJob& job, TraceFormat format, const std::string& prefix,
+                                 const std::function<Result<std::string>(size_t rank)>& text) {
+  const char* const end = format == TraceFormat::kEt ? ".et" : ".json";
+  for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
+    const std::string path = prefix + "." + std::to_string(rank) + end;
+    const auto made = text(rank);
+    if (!made) return fail(path + ": " + made.error().text);
+    TRY(replace_file(path, *made));
   }
   const size_t ranks = job.ranks.size();
   std::string said =

@@ -1,6 +1,7 @@
 // Traces of a job as files.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "collective_model/traces/trace_system.h"
@@ -13,6 +14,10 @@ enum class TraceFormat : uint8_t { kEt, kJson };
 /// ASTRA-sim reads it. Gives the sentence that says so. Errors name the file.
 Result<std::string> write_traces(const TraceJob& job, TraceFormat format,
                                  const std::string& prefix);
+
+/// The same, where `text` gives what the file of a rank is.
+Result<std::string> write_traces(const TraceJob& job, TraceFormat format, const std::string& prefix,
+                                 const std::function<Result<std::string>(size_t rank)>& text);
 
 /// The groups in ASTRA-sim's form: {"1": [0, 1]}.
 std::string groups_json(const TraceJob& job);
