@@ -129,9 +129,11 @@ class GoalBinary {
     }
     GoalOperation made;
     made.kind = static_cast<GoalOperation::Kind>(kind);
-    made.peer = static_cast<uint32_t>(number_at(bytes_, at + 5, 4));
     made.size = number_at(bytes_, at + 9, 8);
-    made.tag = static_cast<uint32_t>(number_at(bytes_, at + 17, 4));
+    if (made.kind != GoalOperation::Kind::kCalculation) {  // of others these say nothing
+      made.peer = static_cast<uint32_t>(number_at(bytes_, at + 5, 4));
+      made.tag = static_cast<uint32_t>(number_at(bytes_, at + 17, 4));
+    }
     made.cpu = static_cast<uint8_t>(number_at(bytes_, at + 21, 1));
     made.nic = static_cast<uint8_t>(number_at(bytes_, at + 22, 1));
     const bool any = made.kind == GoalOperation::Kind::kReceive && made.peer == kAnyGoalPeer;

@@ -106,7 +106,8 @@ Result<TraceResize> TraceResize::make(const TraceJob& job, const ResizeOptions& 
   if (fit.size() == 1) return attempt(fit.front());
   std::string which;
   for (const TraceLayout& layout : fit) {
-    which += (which.empty() ? "" : "; ") + layout_text(layout);
+    if (!which.empty()) which += "; ";
+    which += layout_text(layout);
   }
   return fail("several layouts of replicas repeat: " + which + "; say which one the replicas are");
 }
@@ -128,10 +129,14 @@ Result<void> TraceResize::check() {
 Result<void> TraceResize::check_rank(uint32_t rank, uint32_t model) const {
   const TraceGraph &own = *job_.ranks[rank], &other = *job_.ranks[model];
   const std::vector<TraceNode>&nodes = own.nodes(), &others = other.nodes();
-  const std::string beside = rank == model ? "" : " (beside rank " + std::to_string(model) + ")";
+  const std::string beside =
+      (rank == model ? "" : " (beside rank " + std::to_string(model) + ")") + ": ";
   for (uint32_t i = 0; i < nodes.size(); ++i) {
     const auto wrong = [&](const std::string& what) {
-      return fail(place_text(job_, rank, nodes[i]) + beside + ": " + what);
+      std::string text = place_text(job_, rank, nodes[i]);
+      text += beside;
+      text += what;
+      return fail(text);
     };
     if (i == others.size()) return wrong("there is no such node there");
     const auto fits = check_node(rank, nodes[i], others[i]);
@@ -147,7 +152,7 @@ Result<void> TraceResize::check_rank(uint32_t rank, uint32_t model) const {
   }
   if (!same_missing(own.dangling(), other.dangling())) {
     return fail("rank " + std::to_string(rank) + beside +
-                ": its nodes wait for other nodes that are not there");
+                "its nodes wait for other nodes that are not there");
   }
   return {};
 }

@@ -129,6 +129,13 @@ TEST(Goal, WhatIsWrongInABinaryIsNamedWithItsByte) {
   }
 }
 
+TEST(Goal, PeerAndTagOfACalculationSayNothing) {
+  std::string binary = *read_whole_file(kExamples + "example.bin");
+  binary[83] = 7;  // peer of operation 0 of rank 0
+  binary[95] = 3;  // its tag
+  EXPECT_EQ(goal_binary(read(binary)), *read_whole_file(kExamples + "example.bin"));
+}
+
 TEST(Goal, TracesOfASchedule) {
   const GoalSchedule schedule = read(R"(num_ranks 2
 rank 0 {
