@@ -133,22 +133,17 @@ uint64_t way_bytes(const TrainingPlan& plan, const TrainingFamily& family,
   return static_cast<uint64_t>(std::llround(message.sent(family.members) / channels));
 }
 
-Duration steps_time(const Config& config, const TrainingPlan& plan, const Topology& topology,
-                    const MessageWays::Way& way, const TrainingFamily& family,
-                    const FamilyOperation& operation) {
+int64_t ring_steps(TrainingTransfer transfer, uint32_t ranks) {
+  const int64_t once = int64_t{std::max(ranks, 1U)} - 1;
+  return transfer == TrainingTransfer::kAllReduce ? 2 * once : once;
+}
+
+Duration steps_time(const Config& config, const Topology& topology, const MessageWays::Way& way,
+                    const FamilyOperation& operation, uint32_t ranks, int64_t steps) {
   // NCCL's Simple protocol passes a message on in slices: two of a small one, of at most a quarter of a MiB and at
   // least 32 KiB.
   constexpr uint64_t kSlice = uint64_t{256} * 1024, kLeast = uint64_t{32} * 1024;
-  const uint32_t ranks =
-      family.of_replicas() ? family.members / channels_of(plan, family) : family.members;
   if (operation.transfer == TrainingTransfer::kSend || ranks < 2) return Duration();
-  const bool twice = operation.transfer == TrainingTransfer::kAllReduce;
-  int64_t steps = (twice ? 2 : 1) * (int64_t{ranks} - 1);
-  // Of one channel that passes by several GPUs of each node: what begins at a node's last one leaves all nodes.
-  const uint32_t together = family.of_replicas() ? members_together(plan, family) : 1;
-  if (family.kind == TrainingFamily::Kind::kContext && together > 1) {
-    steps = family.members / together;
-  }
   Routes routes = topology.routes(config.seed);
   const auto path = routes.path(way.from, way.to, flow_hash(way.from, way.to, 0));
   Duration latency;
@@ -160,6 +155,20 @@ Duration steps_time(const Config& config, const TrainingPlan& plan, const Topolo
   const Duration covered = topology.graph.link(path.front()).rate.time_for(behind);
   // The first messages wait for their credits.
   return latency + (latency - std::min(latency, covered)) * (steps - 1);
+}
+
+Duration steps_time(const Config& config, const TrainingPlan& plan, const Topology& topology,
+                    const MessageWays::Way& way, const TrainingFamily& family,
+                    const FamilyOperation& operation) {
+  const uint32_t ranks =
+      family.of_replicas() ? family.members / channels_of(plan, family) : family.members;
+  int64_t steps = ring_steps(operation.transfer, ranks);
+  // Of one channel that passes by several GPUs of each node: what begins at a node's last one leaves all nodes.
+  const uint32_t together = family.of_replicas() ? members_together(plan, family) : 1;
+  if (family.kind == TrainingFamily::Kind::kContext && together > 1) {
+    steps = family.members / together;
+  }
+  return steps_time(config, topology, way, operation, ranks, steps);
 }
 
 Duration norm_time(const Config& config, const TrainingPlan& plan, const Parallel& parallel,

@@ -57,6 +57,10 @@ uint64_t way_bytes(const TrainingPlan& plan, const TrainingFamily& family,
 Duration steps_time(const Config& config, const TrainingPlan& plan, const Topology& topology,
                     const MessageWays::Way& way, const TrainingFamily& family,
                     const FamilyOperation& operation);
+/// The same of a ring of so many ranks, or nodes, and steps.
+Duration steps_time(const Config& config, const Topology& topology, const MessageWays::Way& way,
+                    const FamilyOperation& operation, uint32_t ranks, int64_t steps);
+int64_t ring_steps(TrainingTransfer transfer, uint32_t ranks);
 
 /// What the norm takes, once all have entered: a tree over all nodes, up and down, at the latency
 /// between the first and the last one.

@@ -5,7 +5,7 @@
 #include <tuple>
 #include <utility>
 
-#include "collective_model/traces/replay_check.h"
+#include "collective_model/traces/trace_matching.h"
 
 namespace understudy {
 namespace {

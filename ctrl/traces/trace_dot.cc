@@ -2,7 +2,7 @@
 #include <map>
 #include <utility>
 
-#include "collective_model/traces/replay_check.h"
+#include "collective_model/traces/trace_matching.h"
 #include "ctrl/traces/trace_output.h"
 #include "dataplane/base/text_format.h"
 

@@ -197,12 +197,16 @@ Duration trace_steps_time(const Config& config, const Topology& topology,
     case Collective::kReduceScatter:
       operation.transfer = TrainingTransfer::kReduceScatter;
       break;
+    case Collective::kAllToAll:
+      operation.transfer = TrainingTransfer::kAllToAll;
+      break;
     default:
       operation.transfer = TrainingTransfer::kSend;
   }
   const MessageWays::Way way =
       trace_way(config, topology, members, members.together - 1, members.together % ranks);
-  return steps_time(config, topology, way, operation, static_cast<uint32_t>(members.nodes.size()));
+  const auto nodes = static_cast<uint32_t>(members.nodes.size());
+  return steps_time(config, topology, way, operation, nodes, ring_steps(operation.transfer, nodes));
 }
 
 }  // namespace understudy

@@ -142,7 +142,7 @@ TEST(TrainingTime, GivenTimesAreInsteadOfTheRoofline) {
   gpu.layer = GivenTimes{1e-3, 3e-3, 1e-3};
   gpu.output = GivenTimes{0.5e-3, 1.5e-3, 0};
   gpu.layer_optimizer = 2e-3;
-  const ChunkSeconds layers = layer_seconds(model, parallel, gpu);
+  const ChunkSeconds layers = layer_seconds(model, parallel, gpu, 0, 0);
   EXPECT_DOUBLE_EQ(layers.forward, 4e-3);
   EXPECT_DOUBLE_EQ(layers.backward, 8e-3);
   EXPECT_DOUBLE_EQ(layers.weight_gradient, 4e-3);
@@ -164,7 +164,7 @@ TEST(TrainingTime, LayersAloneHaveNoOutputLayer) {
   ASSERT_TRUE(time);
   EXPECT_DOUBLE_EQ(time->bubble, 3.0 / 15);
   EXPECT_DOUBLE_EQ(chunk_seconds(model, parallel, kFastMemory, 3, 0).forward,
-                   layer_seconds(model, parallel, kFastMemory).forward);
+                   layer_seconds(model, parallel, kFastMemory, 3, 0).forward);
 }
 
 }  // namespace
