@@ -52,11 +52,8 @@ Result<TraceJob> traces_of(const ExportArguments& arguments, const ReplayFiles* 
   return job;
 }
 
-/// What one operation takes by itself on that network, by a replay of nothing else.
-Result<ClosedTime> lone_time(const Parallel& parallel, TrainingRanks ranks,
-                             const TrainingFamily& family, const FamilyOperation& operation,
-                             const ReplaySettings& settings) {
-  const TraceJob job = lone_operation(parallel, ranks, family, operation);
+/// What one operation of a family takes by itself on that network, by a replay of nothing else.
+Result<ClosedTime> lone_time(const TraceJob& job, const ReplaySettings& settings) {
   const auto done = TRY(replay(job, settings));
   Time last;
   for (size_t rank = 0; rank < done.size(); ++rank) {
@@ -72,16 +69,18 @@ Result<int64_t> own_finish(const Config& config, const TrainingPlan& plan, Train
                            const ReplaySettings& settings) {
   const Parallel& parallel = config.training->parallel;
   const uint64_t all =
-      ranks == TrainingRanks::kGpus ? parallel.gpus() : uint64_t{parallel.pp} * parallel.dp;
+      ranks == TrainingRanks::kGpus ? parallel.gpus() : uint64_t{parallel.pp} * parallel.replicas();
   std::vector<std::vector<ClosedTime>> times;
-  for (const TrainingFamily& family : plan.graph.families) {
+  const std::vector<TrainingFamily>& families = plan.graph.families;
+  for (size_t f = 0; f < families.size(); ++f) {
     std::vector<ClosedTime>& own = times.emplace_back();
     std::map<std::pair<TrainingTransfer, uint64_t>, ClosedTime> known;
-    for (const FamilyOperation& operation : family.operations) {
+    for (const FamilyOperation& operation : families[f].operations) {
       const auto [it, fresh] = known.try_emplace({operation.transfer, operation.bytes});
       // A norm of one rank is left out of the traces.
       if (fresh && all > 1) {
-        it->second = TRY(lone_time(parallel, ranks, family, operation, settings));
+        it->second =
+            TRY(lone_time(lone_operation(parallel, ranks, families, f, operation), settings));
       }
       own.push_back(it->second);
     }

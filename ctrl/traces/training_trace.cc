@@ -15,36 +15,58 @@ Duration whole_ns(Duration time) { return Duration::ns((time.ps() + 500) / 1000)
 /// Numbers of ranks, and the communicators that they are in.
 class Numbers {
  public:
-  Numbers(const Parallel& parallel, TrainingRanks ranks)
-      : dp_(parallel.dp), pp_(parallel.pp), tp_(ranks == TrainingRanks::kGpus ? parallel.tp : 1) {}
+  /// `families` outlives this.
+  Numbers(const Parallel& parallel, TrainingRanks ranks,
+          const std::vector<TrainingFamily>& families)
+      : families_(families),
+        replicas_(parallel.replicas()),
+        pp_(parallel.pp),
+        tp_(ranks == TrainingRanks::kGpus ? parallel.tp : 1) {
+    // Of replicas first, then those of the tied embedding.
+    uint32_t next = 1;
+    for (const bool replicas : {true, false}) {
+      for (const TrainingFamily& family : families) {
+        const bool named = replicas ? family.of_replicas() : family.kind == Family::kEnds;
+        if (!named || family.members < 2 || family.operations.empty()) continue;
+        first_[&family] = next;
+        next += tp_ * (replicas ? replicas_ / family.members : replicas_);
+      }
+    }
+  }
 
   uint32_t tensors() const { return tp_; }
-  uint32_t ranks() const { return tp_ * dp_ * pp_; }
+  uint32_t ranks() const { return tp_ * replicas_ * pp_; }
   uint32_t rank(uint32_t stage, uint32_t replica, uint32_t tensor) const {
-    return tensor + tp_ * (replica + dp_ * stage);
+    return tensor + tp_ * (replica + replicas_ * stage);
   }
-  /// Groups of replicas come first, those of the tied embedding behind.
-  uint32_t replicas(uint32_t stage, uint32_t tensor) const { return 1 + tensor + tp_ * stage; }
-  uint32_t ends(uint32_t replica, uint32_t tensor) const {
-    return 1 + tp_ * pp_ + tensor + tp_ * replica;
+  /// Number of the communicator of a family that the replica is in, with others of its tensor rank.
+  uint32_t group(const TrainingFamily& family, uint32_t replica, uint32_t tensor) const {
+    uint32_t part = replica;
+    if (family.of_replicas()) {
+      part = replica % family.stride + replica / (family.stride * family.members) * family.stride;
+    }
+    return first_.at(&family) + tensor + tp_ * part;
   }
 
-  std::map<uint32_t, std::vector<uint32_t>> groups(bool with_ends) const {
+  std::map<uint32_t, std::vector<uint32_t>> groups() const {
     std::map<uint32_t, std::vector<uint32_t>> out;
-    for (uint32_t tensor = 0; tensor < tp_; ++tensor) {
-      for (uint32_t replica = 0; replica < dp_; ++replica) {
-        for (uint32_t stage = 0; stage < pp_ && dp_ > 1; ++stage) {
-          out[replicas(stage, tensor)].push_back(rank(stage, replica, tensor));
+    for (const TrainingFamily& family : families_) {
+      if (!first_.contains(&family)) continue;
+      for (uint32_t replica = 0; replica < replicas_; ++replica) {
+        for (uint32_t tensor = 0; tensor < tp_; ++tensor) {
+          std::vector<uint32_t>& ranks = out[group(family, replica, tensor)];
+          ranks.push_back(rank(family.stage, replica, tensor));
+          if (family.kind == Family::kEnds) ranks.push_back(rank(family.to, replica, tensor));
         }
-        if (!with_ends) continue;
-        out[ends(replica, tensor)] = {rank(0, replica, tensor), rank(pp_ - 1, replica, tensor)};
       }
     }
     return out;
   }
 
  private:
-  uint32_t dp_, pp_, tp_;
+  const std::vector<TrainingFamily>& families_;
+  uint32_t replicas_, pp_, tp_;
+  std::map<const TrainingFamily*, uint32_t> first_;
 };
 
 TraceCollective collective_of(TrainingTransfer transfer) {
@@ -53,15 +75,34 @@ TraceCollective collective_of(TrainingTransfer transfer) {
       return TraceCollective::kAllGather;
     case TrainingTransfer::kReduceScatter:
       return TraceCollective::kReduceScatter;
+    case TrainingTransfer::kAllToAll:
+      return TraceCollective::kAllToAll;
     default:
       return TraceCollective::kAllReduce;
   }
 }
 
+std::string name_of(const TrainingFamily& family, TrainingTransfer transfer) {
+  const char* const what = transfer == TrainingTransfer::kAllGather ? "weights" : "gradients";
+  switch (family.kind) {
+    case Family::kData:
+      return what;
+    case Family::kExpertData:
+      return std::string(what) + " of experts";
+    case Family::kExperts:
+      return "tokens of experts";
+    case Family::kContext:
+      return "keys and values";
+    case Family::kEnds:
+      return "tied embedding";
+    default:
+      return "norm";
+  }
+}
+
 /// What a rank does in an operation of a family, as `role`.
 void take_operation(const TrainingFamily& family, const FamilyOperation& what, uint32_t role,
-                    const Numbers& numbers, uint32_t replica, uint32_t tensor, uint32_t dp,
-                    TraceNode& node) {
+                    const Numbers& numbers, uint32_t replica, uint32_t tensor, TraceNode& node) {
   node.bytes = what.bytes;
   if (family.kind == Family::kMessages) {
     node.kind = role == 0 ? TraceNodeKind::kSend : TraceNodeKind::kReceive;
@@ -72,26 +113,17 @@ void take_operation(const TrainingFamily& family, const FamilyOperation& what, u
   }
   node.kind = TraceNodeKind::kCollective;
   node.collective = collective_of(what.transfer);
-  switch (family.kind) {
-    case Family::kData:
-      node.name = what.transfer == TrainingTransfer::kAllGather ? "weights" : "gradients";
-      node.group = std::to_string(numbers.replicas(family.stage, tensor));
-      if (what.transfer == TrainingTransfer::kAllGather) node.bytes = what.bytes / dp;
-      break;
-    case Family::kEnds:
-      node.name = "tied embedding";
-      node.group = std::to_string(numbers.ends(replica, tensor));
-      break;
-    default:
-      node.name = "norm";
-      break;
+  node.name = name_of(family, what.transfer);
+  if (what.transfer == TrainingTransfer::kAllGather) node.bytes = what.bytes / family.members;
+  if (family.kind != Family::kNorm) {
+    node.group = std::to_string(numbers.group(family, replica, tensor));
   }
 }
 
 class TraceMaker {
  public:
   TraceMaker(const IterationGraph& graph, const Parallel& parallel, TrainingRanks ranks)
-      : graph_(graph), parallel_(parallel), numbers_(parallel, ranks) {
+      : graph_(graph), parallel_(parallel), numbers_(parallel, ranks, graph.families) {
     const Workload& workload = graph.workload;
     places_.resize(workload.groups());
     for (uint32_t group = 0; group < workload.groups(); ++group) {
@@ -116,13 +148,13 @@ class TraceMaker {
     for (uint32_t node = 0; node < graph_.workload.nodes().size(); ++node) {
       of_stages[graph_.workload.nodes()[node].group].push_back(node);
     }
-    const uint64_t all = graph_.workload.nodes().size() * parallel_.dp * numbers_.tensors();
+    const uint64_t all = graph_.workload.nodes().size() * parallel_.replicas() * numbers_.tensors();
     if (all > kMostTraceNodes) {
       return fail("all ranks together have " + std::to_string(all) + " nodes; at most " +
                   std::to_string(kMostTraceNodes) + " are written");
     }
     for (uint32_t stage = 0; stage < parallel_.pp; ++stage) {
-      for (uint32_t replica = 0; replica < parallel_.dp; ++replica) {
+      for (uint32_t replica = 0; replica < parallel_.replicas(); ++replica) {
         for (uint32_t tensor = 0; tensor < numbers_.tensors(); ++tensor) {
           auto graph = TraceGraph::make(rank_nodes(of_stages[stage], replica, tensor));
           ASSERT_INVARIANT(graph);
@@ -130,9 +162,7 @@ class TraceMaker {
         }
       }
     }
-    const bool with_ends = std::ranges::any_of(
-        graph_.families, [](const TrainingFamily& f) { return f.kind == Family::kEnds; });
-    job.groups = numbers_.groups(with_ends);
+    job.groups = numbers_.groups();
     return job;
   }
 
@@ -195,7 +225,7 @@ class TraceMaker {
       const Place& place = place_of(node);
       const TrainingFamily& family = graph_.families[place.family];
       take_operation(family, family.operations[place.number], place.role, numbers_, replica, tensor,
-                     parallel_.dp, to);
+                     to);
       if (family.kind == Family::kMessages) to.tag = place.tag;
     }
     if (graph_.ends.size() > 1) to.name += ", iteration " + std::to_string(mark.iteration);
@@ -249,23 +279,24 @@ Result<TraceJob> training_trace(const IterationGraph& graph, const Parallel& par
   return TraceMaker(graph, parallel, ranks).run();
 }
 
-TraceJob lone_operation(const Parallel& parallel, TrainingRanks ranks, const TrainingFamily& family,
+TraceJob lone_operation(const Parallel& parallel, TrainingRanks ranks,
+                        const std::vector<TrainingFamily>& families, size_t number,
                         const FamilyOperation& operation) {
-  const Numbers numbers(parallel, ranks);
+  const TrainingFamily& family = families[number];
+  const Numbers numbers(parallel, ranks, families);
   TraceJob job;
-  job.groups = numbers.groups(parallel.pp > 1);
+  job.groups = numbers.groups();
   const auto add = [&](const TraceNode& node) {
     auto graph = TraceGraph::make({{node, {}, {}}});
     job.ranks.push_back(std::make_shared<const TraceGraph>(*std::move(graph)));
   };
   for (uint32_t stage = 0; stage < parallel.pp; ++stage) {
     const bool first = stage == family.stage, second = stage == family.to;
-    for (uint32_t replica = 0; replica < parallel.dp; ++replica) {
+    for (uint32_t replica = 0; replica < parallel.replicas(); ++replica) {
       for (uint32_t tensor = 0; tensor < numbers.tensors(); ++tensor) {
         TraceNode node;
         if (first || second || family.kind == Family::kNorm) {
-          take_operation(family, operation, first ? 0 : 1, numbers, replica, tensor, parallel.dp,
-                         node);
+          take_operation(family, operation, first ? 0 : 1, numbers, replica, tensor, node);
         }
         add(node);
       }

@@ -9,8 +9,8 @@ namespace understudy {
 
 /// Who is a rank of the traces.
 enum class TrainingRanks : uint8_t {
-  kGpus,    ///< every GPU, numbered as the job does: tensor + tp * (replica + dp * stage)
-  kGroups,  ///< the GPUs of one stage and replica as one: replica + dp * stage. Of what replicas of a
+  kGpus,  ///< every GPU, numbered as the job does: tensor + tp * (replica + replicas * stage)
+  kGroups,  ///< the GPUs of one stage and replica as one: replica + replicas * stage. Of what replicas of a
             ///< stage do, one of `tp` equal communicators is left.
 };
 
@@ -27,8 +27,10 @@ Result<TraceJob> training_trace(const IterationGraph& graph, const Parallel& par
 /// Of all ranks together.
 inline constexpr uint64_t kMostTraceNodes = 20'000'000;
 
-/// A job of as many ranks, which do nothing but one operation of a family, all its communicators at once.
-TraceJob lone_operation(const Parallel& parallel, TrainingRanks ranks, const TrainingFamily& family,
+/// A job of as many ranks, which do nothing but one operation of the family with this number, all its
+/// communicators at once.
+TraceJob lone_operation(const Parallel& parallel, TrainingRanks ranks,
+                        const std::vector<TrainingFamily>& families, size_t number,
                         const FamilyOperation& operation);
 
 }  // namespace understudy

@@ -170,22 +170,46 @@ TEST(TrainingTrace, AReplayTakesThePipelinesTime) {
 }
 
 TEST(TrainingTrace, ALoneOperationIsNothingElse) {
-  TrainingFamily family;
-  family.kind = TrainingFamily::Kind::kMessages;
-  family.stage = 1;
-  family.to = 0;
+  TrainingFamily messages{TrainingFamily::Kind::kMessages, 1, 0, 2};
+  TrainingFamily data{TrainingFamily::Kind::kData, 1, 1, 2};
+  messages.operations = {{TrainingTransfer::kSend, 100}};
+  data.operations = {{TrainingTransfer::kAllReduce, 100}};
+  const std::vector<TrainingFamily> families = {messages, data};
   const TraceJob job =
-      lone_operation(parallel(), TrainingRanks::kGpus, family, {TrainingTransfer::kSend, 100});
+      lone_operation(parallel(), TrainingRanks::kGpus, families, 0, messages.operations.front());
   ASSERT_EQ(job.ranks.size(), 8u);
   EXPECT_EQ(job.ranks[6]->nodes().front().kind, Kind::kSend);
   EXPECT_EQ(job.ranks[6]->nodes().front().destination, 2u);
   EXPECT_EQ(job.ranks[2]->nodes().front().kind, Kind::kReceive);
-  family.kind = TrainingFamily::Kind::kData;
-  family.to = 1;
-  const TraceJob data =
-      lone_operation(parallel(), TrainingRanks::kGpus, family, {TrainingTransfer::kAllReduce, 100});
-  EXPECT_EQ(data.ranks[0]->nodes().front().kind, Kind::kCompute);
-  EXPECT_EQ(data.ranks[5]->nodes().front().group, "4");
+  const TraceJob reduced =
+      lone_operation(parallel(), TrainingRanks::kGpus, families, 1, data.operations.front());
+  EXPECT_EQ(reduced.ranks[0]->nodes().front().kind, Kind::kCompute);
+  EXPECT_EQ(reduced.ranks[5]->nodes().front().group, "2");
+  const std::map<uint32_t, std::vector<uint32_t>> groups = {{1, {4, 6}}, {2, {5, 7}}};
+  EXPECT_EQ(reduced.groups, groups);
+}
+
+TEST(TrainingTrace, PartsOfReplicasAreGroups) {
+  // Four replicas: experts over two that follow each other, gradients of experts over two that do not.
+  Parallel parts;
+  parts.dp = 4;
+  parts.ep = 2;
+  TrainingFamily experts{TrainingFamily::Kind::kExperts, 0, 0, 2};
+  TrainingFamily gradients{TrainingFamily::Kind::kExpertData, 0, 0, 2, 2};
+  experts.operations = {{TrainingTransfer::kAllToAll, 80}};
+  gradients.operations = {{TrainingTransfer::kAllGather, 80}};
+  const std::vector<TrainingFamily> families = {experts, gradients};
+  const TraceJob tokens =
+      lone_operation(parts, TrainingRanks::kGpus, families, 0, experts.operations.front());
+  const std::map<uint32_t, std::vector<uint32_t>> groups = {
+      {1, {0, 1}}, {2, {2, 3}}, {3, {0, 2}}, {4, {1, 3}}};
+  EXPECT_EQ(tokens.groups, groups);
+  EXPECT_EQ(tokens.ranks[3]->nodes().front().group, "2");
+  EXPECT_EQ(tokens.ranks[3]->nodes().front().bytes, 80u);
+  const TraceJob weights =
+      lone_operation(parts, TrainingRanks::kGpus, families, 1, gradients.operations.front());
+  EXPECT_EQ(weights.ranks[3]->nodes().front().group, "4");
+  EXPECT_EQ(weights.ranks[3]->nodes().front().bytes, 40u);
 }
 
 }  // namespace
