@@ -315,6 +315,13 @@ TEST(ConfigModel, WhatIsRefused) {
       {model + "[operations]#!\n[[node]]\nname = \"n\"\nlink = { rate = \"1Gbit/s\", latency = "
                "\"1us\" }\n",
        "operations: found [operations] beside [[node]]s: it is in place of nodes"},
+      {model + "[parallel]\ndp = 2\ncp = 2\n[operations]#!\ndata = { rate = \"1Gbit/s\" }\n",
+       "operations.data: found cp = 2: operations of experts and of context parallelism"},
+      {"[model]\npreset = \"deepseek-v3-like\"\n[gpu]\npreset = \"h100\"\n"
+       "layer = { forward = \"1ms\", backward = \"2ms\" }#!\n",
+       "gpu.layer: found one time of a layer: a model with dense_layers and experts"},
+      {"[model]\npreset = \"mixtral-8x7b\"\n[gpu]\npreset = \"h100\"\ntable = \"t.csv\"#!\n",
+       "gpu.table: found \"t.csv\": tables of operators are of dense layers"},
       {"[operations]#!\n", "operations: found [operations] without [model]"},
       {"[parallel]#!\ntp = 2\n", "parallel: found [parallel] without [model]"},
       {"[gpu]#!\npreset = \"h100\"\n", "gpu: found [gpu] without [model]"},

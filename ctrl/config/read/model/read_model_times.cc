@@ -1,5 +1,6 @@
 // Times of a training job that were measured or are assumed: of layers in [gpu], of operations in [operations].
 #include <string>
+#include <utility>
 
 #include "ctrl/config/read/sections.h"
 
@@ -50,12 +51,24 @@ void read_factor(TableReader& table, std::string_view key, std::optional<double>
 void read_given_times(TableReader& gpu, ReadContext& context, TrainingConfig& training,
                       TrainingGpu& out) {
   read_times(gpu, "layer", context, training.parallel, out.layer, &out.layer_optimizer);
+  const TomlNode* layer = gpu.any("layer");
+  if (layer != nullptr && training.model.experts > 0 && training.model.dense_layers > 0) {
+    gpu.error(layer->line, "layer", "one time of a layer",
+              "a model with dense_layers and experts has layers of two kinds");
+  }
   read_times(gpu, "output", context, training.parallel, out.output, nullptr);
 }
 
 void read_operations(const TomlNode& toml, ReadContext& context, TrainingConfig& training) {
   TableReader table(toml, "operations", context.errors);
   training.operations_line = table.line();
+  for (const auto& [key, number] :
+       {std::pair{"ep", training.parallel.ep}, std::pair{"cp", training.parallel.cp}}) {
+    if (number == 1) continue;
+    table.error(
+        table.line(), "operations", std::string(key) + " = " + std::to_string(number),
+        "operations of experts and of context parallelism have no formula here: give nodes");
+  }
   GivenOperations operations;
   const Parallel& parallel = training.parallel;
   struct Group {
