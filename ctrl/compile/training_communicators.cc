@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 
+#include "ctrl/compile/ways/node_way.h"
 #include "ctrl/schedule/job_schedule.h"
 #include "dataplane/base/assert.h"
 
@@ -139,36 +140,41 @@ int64_t ring_steps(TrainingTransfer transfer, uint32_t ranks) {
 }
 
 Duration steps_time(const Config& config, const Topology& topology, const MessageWays::Way& way,
-                    const FamilyOperation& operation, uint32_t ranks, int64_t steps) {
+                    const FamilyOperation& operation, const RingShape& ring) {
   // NCCL's Simple protocol passes a message on in slices: two of a small one, of at most a quarter of a MiB and at
   // least 32 KiB.
   constexpr uint64_t kSlice = uint64_t{256} * 1024, kLeast = uint64_t{32} * 1024;
-  if (operation.transfer == TrainingTransfer::kSend || ranks < 2) return Duration();
+  if (operation.transfer == TrainingTransfer::kSend || ring.steps < 1) return Duration();
   Routes routes = topology.routes(config.seed);
   const auto path = routes.path(way.from, way.to, flow_hash(way.from, way.to, 0));
   Duration latency;
   for (const LinkId link : path) latency += topology.graph.link(link).latency;
   if (operation.transfer == TrainingTransfer::kAllToAll) return latency;
-  const uint64_t message = operation.bytes / ranks;
+  const uint64_t message = operation.bytes / ring.members / ring.channels;
   const uint64_t first = std::min(message, std::max(kLeast, std::min(kSlice, message / 2)));
   const uint64_t behind = message - first;
   const Duration covered = topology.graph.link(path.front()).rate.time_for(behind);
+  const auto uncovered = [&](Duration hop) { return hop - std::min(hop, covered); };
+  const auto inside = node_way(config);
   // The first messages wait for their credits.
-  return latency + (latency - std::min(latency, covered)) * (steps - 1);
+  return latency + uncovered(latency) * (ring.steps - 1) +
+         uncovered(inside ? inside->latency : Duration()) * ring.inside;
 }
 
 Duration steps_time(const Config& config, const TrainingPlan& plan, const Topology& topology,
                     const MessageWays::Way& way, const TrainingFamily& family,
                     const FamilyOperation& operation) {
-  const uint32_t ranks =
-      family.of_replicas() ? family.members / channels_of(plan, family) : family.members;
-  int64_t steps = ring_steps(operation.transfer, ranks);
+  const uint32_t channels = family.of_replicas() ? channels_of(plan, family) : 1;
+  RingShape ring{family.members, channels,
+                 ring_steps(operation.transfer, family.members / channels), 0};
   // Of one channel that passes by several GPUs of each node: what begins at a node's last one leaves all nodes.
   const uint32_t together = family.of_replicas() ? members_together(plan, family) : 1;
   if (family.kind == TrainingFamily::Kind::kContext && together > 1) {
-    steps = family.members / together;
+    ring.steps = family.members / together;
+  } else {
+    ring.inside = ring_steps(operation.transfer, family.members) - ring.steps;
   }
-  return steps_time(config, topology, way, operation, ranks, steps);
+  return steps_time(config, topology, way, operation, ring);
 }
 
 Duration norm_time(const Config& config, const TrainingPlan& plan, const Parallel& parallel,

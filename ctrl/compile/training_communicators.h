@@ -57,9 +57,14 @@ uint64_t way_bytes(const TrainingPlan& plan, const TrainingFamily& family,
 Duration steps_time(const Config& config, const TrainingPlan& plan, const Topology& topology,
                     const MessageWays::Way& way, const TrainingFamily& family,
                     const FamilyOperation& operation);
-/// The same of a ring of so many ranks, or nodes, and steps.
+struct RingShape {
+  uint32_t members = 1, channels = 1;
+  int64_t steps = 0;   ///< over the network
+  int64_t inside = 0;  ///< within nodes, between those
+};
 Duration steps_time(const Config& config, const Topology& topology, const MessageWays::Way& way,
-                    const FamilyOperation& operation, uint32_t ranks, int64_t steps);
+                    const FamilyOperation& operation, const RingShape& ring);
+/// Of so many ranks, one after another.
 int64_t ring_steps(TrainingTransfer transfer, uint32_t ranks);
 
 /// What the norm takes, once all have entered: a tree over all nodes, up and down, at the latency

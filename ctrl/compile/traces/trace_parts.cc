@@ -205,8 +205,10 @@ Duration trace_steps_time(const Config& config, const Topology& topology,
   }
   const MessageWays::Way way =
       trace_way(config, topology, members, members.together - 1, members.together % ranks);
-  const auto nodes = static_cast<uint32_t>(members.nodes.size());
-  return steps_time(config, topology, way, operation, nodes, ring_steps(operation.transfer, nodes));
+  const int64_t steps = ring_steps(operation.transfer, static_cast<uint32_t>(members.nodes.size()));
+  return steps_time(
+      config, topology, way, operation,
+      {ranks, members.together, steps, ring_steps(operation.transfer, ranks) - steps});
 }
 
 }  // namespace understudy
