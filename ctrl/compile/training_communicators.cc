@@ -140,7 +140,7 @@ int64_t ring_steps(TrainingTransfer transfer, uint32_t ranks) {
 }
 
 Duration steps_time(const Config& config, const Topology& topology, const MessageWays::Way& way,
-                    const FamilyOperation& operation, const RingShape& ring) {
+                    const FamilyOperation& operation, const RingHops& ring) {
   // NCCL's Simple protocol passes a message on in slices: two of a small one, of at most a quarter of a MiB and at
   // least 32 KiB.
   constexpr uint64_t kSlice = uint64_t{256} * 1024, kLeast = uint64_t{32} * 1024;
@@ -165,8 +165,8 @@ Duration steps_time(const Config& config, const TrainingPlan& plan, const Topolo
                     const MessageWays::Way& way, const TrainingFamily& family,
                     const FamilyOperation& operation) {
   const uint32_t channels = family.of_replicas() ? channels_of(plan, family) : 1;
-  RingShape ring{family.members, channels,
-                 ring_steps(operation.transfer, family.members / channels), 0};
+  RingHops ring{family.members, channels, ring_steps(operation.transfer, family.members / channels),
+                0};
   // Of one channel that passes by several GPUs of each node: what begins at a node's last one leaves all nodes.
   const uint32_t together = family.of_replicas() ? members_together(plan, family) : 1;
   if (family.kind == TrainingFamily::Kind::kContext && together > 1) {

@@ -57,13 +57,13 @@ uint64_t way_bytes(const TrainingPlan& plan, const TrainingFamily& family,
 Duration steps_time(const Config& config, const TrainingPlan& plan, const Topology& topology,
                     const MessageWays::Way& way, const TrainingFamily& family,
                     const FamilyOperation& operation);
-struct RingShape {
+struct RingHops {
   uint32_t members = 1, channels = 1;
   int64_t steps = 0;   ///< over the network
   int64_t inside = 0;  ///< within nodes, between those
 };
 Duration steps_time(const Config& config, const Topology& topology, const MessageWays::Way& way,
-                    const FamilyOperation& operation, const RingShape& ring);
+                    const FamilyOperation& operation, const RingHops& ring);
 /// Of so many ranks, one after another.
 int64_t ring_steps(TrainingTransfer transfer, uint32_t ranks);
 
