@@ -135,7 +135,6 @@ Duration reduced(const std::vector<GradientBucket>& buckets, Duration time, Dura
 TEST(IterationGraph, GradientsHideBehindTheLastBackwardOnly) {
   const Transformer model = small_model(8);
   Parallel parallel{.dp = 4, .global_batch = 8};
-  parallel.bucket = layer_parameters(model).all();
   const ChunkTimes times{Duration::us(80), Duration::us(160), {}};
   const Duration before = Duration::us(2 * 80 + 160);
   for (const int64_t each : {1, 10, 20, 80}) {
@@ -143,6 +142,7 @@ TEST(IterationGraph, GradientsHideBehindTheLastBackwardOnly) {
       return ClosedTime{{}, family.kind == Kind::kData ? Duration::us(each) : Duration()};
     };
     parallel.overlap_gradients = true;
+    parallel.bucket = layer_parameters(model).all();
     const ClosedRun overlapped(model, parallel, times_of(parallel, times), took);
     const auto buckets = chunk_buckets(model, parallel, 0, 0, 0);
     ASSERT_EQ(overlapped.graph.families.front().operations.size(), buckets.size());
@@ -153,7 +153,10 @@ TEST(IterationGraph, GradientsHideBehindTheLastBackwardOnly) {
     EXPECT_EQ(result.mean.data, done - times.backward);
     parallel.overlap_gradients = false;
     const ClosedRun behind(model, parallel, times_of(parallel, times), took);
-    EXPECT_EQ(behind.results().front().took(), before + times.backward + Duration::us(each));
+    EXPECT_EQ(behind.results().front().took(), before + times.backward + Duration::us(each) * 9);
+    parallel.bucket = 0;
+    const ClosedRun together(model, parallel, times_of(parallel, times), took);
+    EXPECT_EQ(together.results().front().took(), before + times.backward + Duration::us(each));
   }
 }
 

@@ -66,7 +66,7 @@ void read_operations(const TomlNode& toml, ReadContext& context, TrainingConfig&
        {std::pair{"ep", training.parallel.ep}, std::pair{"cp", training.parallel.cp}}) {
     if (number == 1) continue;
     table.error(
-        table.line(), "operations", std::string(key) + " = " + std::to_string(number),
+        table.line(), "data", std::string(key) + " = " + std::to_string(number),
         "operations of experts and of context parallelism have no formula here: give nodes");
   }
   GivenOperations operations;

@@ -146,7 +146,7 @@ class OperatorTable {
 
 void read_operator_table(TableReader& gpu, ReadContext& context, const Located<std::string>& name,
                          TrainingConfig& training) {
-  if (training.model.experts > 0 || training.parallel.cp > 1) {
+  if (!training.gpu->layer && (training.model.experts > 0 || training.parallel.cp > 1)) {
     gpu.error(name.line, "table", quoted(name.value),
               "tables of operators are of dense layers without cp: give [gpu] layer");
     return;

@@ -303,7 +303,7 @@ namespace {
 /// Whether the file tells of a training job and of nothing that nodes take part in.
 bool is_model_alone(TableReader& root) {
   const auto has = [&](const char* key) { return root.any(key) != nullptr; };
-  constexpr const char* kModel[] = {"model", "parallel", "gpu"};
+  constexpr const char* kModel[] = {"model", "parallel", "gpu", "operations"};
   constexpr const char* kOfNodes[] = {"topology", "intra_node", "port",  "service", "client",
                                       "job",      "traffic",    "fault", "event",   "drill"};
   return std::ranges::any_of(kModel, has) && std::ranges::none_of(kOfNodes, has);
