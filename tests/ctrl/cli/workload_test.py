@@ -95,7 +95,7 @@ class Workloads(CommandLine):
                 self.expect_bad(self.run_it(command, LLAMA), "llama2_70b.toml:5: model: there is no [[node]]")
         self.expect_bad(self.run_it("topo", LLAMA), "there is no [[node]]")
         for path in (LLAMA, RAIL):
-            self.expect_bad(self.run_it("schedule", path), f"{path.name}:5: model: this command is not for training jobs")
+            self.expect_bad(self.run_it("schedule", path), f"{path.name}:{4 if path == RAIL else 5}: model: this command is not for training jobs")
         self.expect_bad(self.run_it("run", RAIL), "llama2_70b_rail.toml: run needs at least one [[port]]")
         self.assertIn("and a training job on 512 GPUs", self.run_it("check", RAIL).stdout)
 
