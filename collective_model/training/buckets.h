@@ -44,7 +44,7 @@ std::vector<TrainedTensor> chunk_tensors(const Transformer& model, const Paralle
 std::vector<GradientBucket> chunk_units(const Transformer& model, const Parallel& parallel,
                                         uint32_t stage, uint32_t chunk, double output_share);
 
-/// Of a chunk, as `parallel` overlaps or does not: one bucket of all, then. Experts have buckets of their own.
+/// Of a chunk: one bucket of all where `parallel` neither overlaps nor names a size. Experts have buckets of their own.
 std::vector<GradientBucket> chunk_buckets(const Transformer& model, const Parallel& parallel,
                                           uint32_t stage, uint32_t chunk, double output_share);
 

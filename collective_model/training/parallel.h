@@ -28,8 +28,8 @@ struct Parallel {
   Recompute recompute = Recompute::kNone;
   uint32_t zero = 0;  ///< ZeRO's stage, arXiv 1910.02054; 1: Megatron's distributed optimizer
   uint32_t gradient_bytes = 4;  ///< of a gradient: 4 of fp32, 2 of bf16
-  /// Buckets of gradients are reduced while the last backward goes on; else all of a chunk at once
-  /// when the stage has computed everything.
+  /// Buckets of gradients are reduced while the last backward goes on; else when the stage has computed
+  /// everything, all of a chunk at once unless `bucket` says otherwise.
   bool overlap_gradients = true;
   /// With ZeRO: the first forward waits bucket by bucket for the weights; else for all of them.
   bool overlap_weights = false;
