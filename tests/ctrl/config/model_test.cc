@@ -192,7 +192,8 @@ TEST(ConfigModel, OperationsAreInPlaceOfNodes) {
   ASSERT_TRUE(result) << describe(result.error());
   const TrainingConfig& config = *result->training;
   EXPECT_EQ(config.gpu->layer, (GivenTimes{3.4e-3, 6.9e-3, 0}));
-  EXPECT_FALSE(config.gpu->output);
+  ASSERT_TRUE(config.gpu->output);
+  EXPECT_NEAR(config.gpu->output->forward, 1437.2e-6, 1e-12);  // operators.csv
   EXPECT_FALSE(config.gpu->layer_optimizer);
   ASSERT_TRUE(config.operations);
   EXPECT_EQ(config.operations->tensor.rate, Rate::bits_per_second(1'880'000'000'000));
