@@ -3,7 +3,7 @@
 #include <map>
 #include <tuple>
 
-#include "collective_model/traces/replay_check.h"
+#include "collective_model/traces/trace_executor.h"
 #include "ctrl/traces/goal.h"
 #include "ctrl/traces/goal_rings.h"
 #include "dataplane/base/try.h"

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <utility>
 
-#include "collective_model/traces/replay_check.h"
+#include "collective_model/traces/trace_executor.h"
 #include "dataplane/base/try.h"
 
 namespace understudy {
