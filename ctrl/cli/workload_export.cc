@@ -16,6 +16,7 @@
 #include "ctrl/traces/trace_files.h"
 #include "ctrl/traces/trace_output.h"
 #include "ctrl/traces/training_trace.h"
+#include "dataplane/base/assert.h"
 #include "dataplane/base/output_file.h"
 #include "dataplane/base/text_format.h"
 #include "dataplane/base/try.h"
@@ -150,6 +151,7 @@ Result<std::string> write(const ExportArguments& arguments, const Exported& expo
     return arguments.output;
   }
   if (arguments.format == "perfetto") {
+    ASSERT_INVARIANT(files != nullptr);
     const auto ranks = replay(job, files->settings);
     if (!ranks) return fail(arguments.input + ": " + ranks.error().text);
     const ReplayTimeline timeline = replay_timeline(job, *ranks, files->settings);
