@@ -67,7 +67,7 @@ Result<TraceCommunicators> TraceCommunicators::find(const TraceJob& job, const T
 
 Result<TraceCommunicators::Group> TraceCommunicators::group_of_node(uint32_t rank,
                                                                     const TraceNode& node) const {
-  const std::optional<uint32_t> number = TRY(group_of(*job_, rules_, rank, node));
+  const std::optional<uint32_t> number = TRY(of_collectives_.of(rank, node));
   if (number) return Group(*number);
   if (std::ranges::all_of(node.dimensions, [](bool takes_part) { return takes_part; })) {
     return Group();

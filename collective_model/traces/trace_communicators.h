@@ -51,7 +51,8 @@ class TraceCommunicators {
   Place place(uint32_t rank, const TraceNode& node) const;
 
  private:
-  explicit TraceCommunicators(const TraceJob& job, TraceRules rules) : job_(&job), rules_(rules) {}
+  TraceCommunicators(const TraceJob& job, TraceRules rules)
+      : job_(&job), of_collectives_(job, rules) {}
 
   Result<void> add_collective(uint32_t rank, const TraceNode& node);
   void add_message(uint32_t rank, const TraceNode& node);
@@ -59,7 +60,7 @@ class TraceCommunicators {
   Result<void> check_order() const;
 
   const TraceJob* job_;
-  TraceRules rules_;
+  TraceGroups of_collectives_;
   std::vector<TraceCommunicator> all_;
   /// All ranks: nothing. A group: its number. Ranks that differ in some dimensions only: a set of these,
   /// and the least rank.

@@ -16,16 +16,21 @@ TraceMessageKey message_key(uint32_t rank, const TraceNode& node) {
           *node.bytes};
 }
 
-Result<std::optional<uint32_t>> group_of(const TraceJob& job, TraceRules rules, uint32_t rank,
-                                         const TraceNode& node) {
-  if (rules == TraceRules::kFeeder1) {
-    std::optional<uint32_t> last;
-    for (const auto& [number, ranks] : job.groups) {
-      if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) continue;
-      if (!last || std::to_string(*last) < std::to_string(number)) last = number;
+TraceGroups::TraceGroups(const TraceJob& job, TraceRules rules) : job_(&job), rules_(rules) {
+  if (rules != TraceRules::kFeeder1) return;
+  last_.resize(job.ranks.size());
+  std::vector<std::pair<std::string, uint32_t>> order;
+  for (const auto& [number, ranks] : job.groups) order.emplace_back(std::to_string(number), number);
+  std::sort(order.begin(), order.end());
+  for (const auto& [digits, number] : order) {
+    for (const uint32_t rank : job.groups.at(number)) {
+      if (rank < last_.size()) last_[rank] = number;
     }
-    return last;
   }
+}
+
+Result<std::optional<uint32_t>> TraceGroups::of(uint32_t rank, const TraceNode& node) const {
+  if (rules_ == TraceRules::kFeeder1) return last_[rank];
   if (node.group.empty() || node.group == "0") return std::optional<uint32_t>();
   uint32_t number = 0;
   const char* end = node.group.data() + node.group.size();
@@ -33,7 +38,7 @@ Result<std::optional<uint32_t>> group_of(const TraceJob& job, TraceRules rules, 
   if (error != std::errc() || at != end) {
     return fail("its group '" + node.group + "' is not a number");
   }
-  if (!job.groups.contains(number)) {
+  if (!job_->groups.contains(number)) {
     return fail("its group " + node.group + " is in no file of groups");
   }
   return std::optional<uint32_t>(number);

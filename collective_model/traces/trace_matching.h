@@ -23,11 +23,22 @@ struct TraceMessageKey {
 /// trace (Sys.hh).
 TraceMessageKey message_key(uint32_t rank, const TraceNode& node);
 
-/// The group of a collective of `rank`; nothing: all ranks. By the first feeder's rules the last one
-/// that has the rank, in the order of its file's parser, which is that of the numbers' digits; else the
-/// node's. An error says that there is no such group.
-Result<std::optional<uint32_t>> group_of(const TraceJob& job, TraceRules rules, uint32_t rank,
-                                         const TraceNode& node);
+/// The groups of collectives.
+class TraceGroups {
+ public:
+  /// `job` outlives this, and keeps its groups.
+  TraceGroups(const TraceJob& job, TraceRules rules);
+
+  /// The group of a collective of `rank`; nothing: all ranks. By the first feeder's rules the last one that
+  /// has the rank, in the order of its file's parser, which is that of the numbers' digits; else the node's.
+  /// An error says that there is no such group.
+  Result<std::optional<uint32_t>> of(uint32_t rank, const TraceNode& node) const;
+
+ private:
+  const TraceJob* job_;
+  TraceRules rules_;
+  std::vector<std::optional<uint32_t>> last_;  ///< kFeeder1: by rank
+};
 
 /// Sends and receives of a job.
 class MessageEnds {

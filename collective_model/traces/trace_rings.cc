@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "collective_model/traces/trace_matching.h"
 #include "dataplane/base/try.h"
 
 namespace understudy {
@@ -23,7 +22,7 @@ Key dimension_key(const std::vector<size_t>& dimensions, uint32_t first) {
 }  // namespace
 
 Result<uint32_t> TraceRings::ring_of(uint32_t rank, const TraceNode& node) {
-  const std::optional<uint32_t> group = TRY(group_of(job_, rules_, rank, node));
+  const std::optional<uint32_t> group = TRY(groups_.of(rank, node));
   if (group) return group_ring(rank, *group, node);
   const size_t count = network_.dimensions().size();
   if (!node.dimensions.empty() && node.dimensions.size() < count) {

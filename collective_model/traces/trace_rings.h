@@ -9,6 +9,7 @@
 
 #include "collective_model/traces/ring_times.h"
 #include "collective_model/traces/stack_time.h"
+#include "collective_model/traces/trace_matching.h"
 #include "collective_model/traces/trace_network.h"
 #include "collective_model/traces/trace_system.h"
 
@@ -40,7 +41,7 @@ class TraceRings {
   /// All three outlive this.
   TraceRings(const TraceJob& job, const TraceNetwork& network, const TraceSystem& system,
              TraceRules rules)
-      : job_(job), network_(network), system_(system), rules_(rules) {}
+      : job_(job), network_(network), system_(system), groups_(job, rules) {}
 
   /// Number of the ring of a collective of `rank`. Errors name what is wrong, or what is not covered:
   /// several dimensions at once, other algorithms than the ring.
@@ -70,7 +71,7 @@ class TraceRings {
   const TraceJob& job_;
   const TraceNetwork& network_;
   const TraceSystem& system_;
-  TraceRules rules_;
+  TraceGroups groups_;
   std::vector<TraceRing> rings_;
   std::map<std::pair<uint64_t, uint64_t>, uint32_t> numbers_;
 };

@@ -6,7 +6,7 @@
 #include "ctrl/cli/commands.h"
 #include "ctrl/compare/comparison.h"
 #include "ctrl/compare/real_comparison.h"
-#include "ctrl/compile/training_plan.h"
+#include "ctrl/compile/training/training_plan.h"
 
 namespace understudy {
 namespace {

@@ -7,8 +7,8 @@
 #include "ctrl/predict/prediction.h"
 #include "ctrl/predict/trace_prediction.h"
 #include "ctrl/predict/training_prediction.h"
-#include "ctrl/report/trace_table.h"
-#include "ctrl/report/training_table.h"
+#include "ctrl/report/workload/trace_table.h"
+#include "ctrl/report/workload/training_table.h"
 
 namespace understudy {
 namespace {

@@ -10,7 +10,7 @@
 #include "ctrl/compile/collective.h"
 #include "ctrl/compile/shard_config.h"
 #include "ctrl/compile/traces/trace_plan.h"
-#include "ctrl/compile/training_plan.h"
+#include "ctrl/compile/training/training_plan.h"
 #include "ctrl/config/config.h"
 #include "ctrl/topology/topology.h"
 #include "dataplane/base/result.h"

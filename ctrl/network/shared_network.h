@@ -11,7 +11,7 @@
 
 #include "ctrl/compile/rank_job.h"
 #include "ctrl/compile/traces/trace_job.h"
-#include "ctrl/compile/training_job.h"
+#include "ctrl/compile/training/training_job.h"
 #include "ctrl/config/config.h"
 #include "ctrl/network/lone_flows.h"
 #include "ctrl/report/flow_report.h"

@@ -5,7 +5,7 @@
 
 #include "ctrl/compile/traces/trace_job.h"
 #include "ctrl/report/timeline.h"
-#include "ctrl/report/trace_report.h"
+#include "ctrl/report/workload/trace_report.h"
 
 namespace understudy {
 

@@ -3,10 +3,10 @@
 
 #include <vector>
 
-#include "ctrl/compile/training_job.h"
+#include "ctrl/compile/training/training_job.h"
 #include "ctrl/config/config.h"
 #include "ctrl/report/timeline.h"
-#include "ctrl/report/training_report.h"
+#include "ctrl/report/workload/training_report.h"
 
 namespace understudy {
 

@@ -12,7 +12,6 @@
 #include "collective_model/predict/time_model.h"
 #include "ctrl/compile/traces/trace_job.h"
 #include "ctrl/compile/traces/trace_parts.h"
-#include "ctrl/compile/training_communicators.h"
 #include "ctrl/network/trace_reports.h"
 #include "ctrl/predict/job_network.h"
 #include "ctrl/predict/shared_rate.h"

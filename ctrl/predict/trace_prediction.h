@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "ctrl/config/config.h"
-#include "ctrl/report/trace_report.h"
 #include "ctrl/report/validity_line.h"
+#include "ctrl/report/workload/trace_report.h"
 #include "ctrl/topology/topology.h"
 #include "dataplane/base/result.h"
 

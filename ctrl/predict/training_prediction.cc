@@ -5,8 +5,8 @@
 #include <map>
 
 #include "collective_model/predict/time_model.h"
-#include "ctrl/compile/training_communicators.h"
-#include "ctrl/compile/training_job.h"
+#include "ctrl/compile/training/training_communicators.h"
+#include "ctrl/compile/training/training_job.h"
 #include "ctrl/network/training_reports.h"
 #include "ctrl/predict/job_network.h"
 #include "ctrl/predict/shared_rate.h"

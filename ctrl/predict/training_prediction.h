@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "ctrl/config/config.h"
-#include "ctrl/report/training_report.h"
 #include "ctrl/report/validity_line.h"
+#include "ctrl/report/workload/training_report.h"
 #include "ctrl/topology/topology.h"
 #include "dataplane/base/result.h"
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "ctrl/report/slowdown.h"
-#include "ctrl/report/trace_report.h"
-#include "ctrl/report/training_report.h"
+#include "ctrl/report/workload/trace_report.h"
+#include "ctrl/report/workload/training_report.h"
 #include "dataplane/base/units.h"
 
 namespace understudy {

@@ -5,8 +5,8 @@
 #include "ctrl/report/iteration_table.h"
 #include "ctrl/report/nccl_columns.h"
 #include "ctrl/report/text.h"
-#include "ctrl/report/trace_table.h"
-#include "ctrl/report/training_table.h"
+#include "ctrl/report/workload/trace_table.h"
+#include "ctrl/report/workload/training_table.h"
 #include "dataplane/base/text_format.h"
 
 namespace understudy {

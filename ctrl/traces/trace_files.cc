@@ -9,7 +9,7 @@
 
 #include "ctrl/traces/et_file.h"
 #include "ctrl/traces/feeder_json.h"
-#include "ctrl/traces/goal.h"
+#include "ctrl/traces/goal/goal.h"
 #include "ctrl/traces/text_workload.h"
 #include "dataplane/base/try.h"
 

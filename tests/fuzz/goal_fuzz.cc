@@ -3,7 +3,7 @@
 #include <string>
 
 #include "collective_model/traces/replay.h"
-#include "ctrl/traces/goal.h"
+#include "ctrl/traces/goal/goal.h"
 #include "tests/fuzz/input.h"
 
 namespace understudy {

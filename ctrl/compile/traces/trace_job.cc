@@ -23,7 +23,7 @@ class TraceJobBuilder {
  public:
   TraceJobBuilder(const Config& config, std::shared_ptr<const TracePlan> plan,
                   const Topology& topology)
-      : config_(config), topology_(topology) {
+      : config_(config), topology_(topology), routes_(topology.routes(config.seed)) {
     made_ = std::make_unique<TraceOnNetwork>();
     made_->plan = std::move(plan);
     carried_.resize(all().size());
@@ -91,14 +91,24 @@ class TraceJobBuilder {
     job.sender = config_.workload->sender;
     return rank_traffic_settings(config_, job);
   }
-  /// Communicators of one form have the same for operations of one size.
-  Result<TraceSchedules> schedules(uint32_t communicator, const TraceShape& shape) {
+  /// What an operation is, of all communicators of one form.
+  struct Parts {
+    TraceSchedules schedules;
+    std::vector<TraceFlow> flows;  ///< of rates
+    Duration behind;
+  };
+  /// The time behind is that of the first such communicator.
+  Result<const Parts*> parts(uint32_t communicator, const TraceShape& shape) {
     const TraceCommunicator& one = all()[communicator];
     const TraceMembers& members = members_[communicator];
     const auto [it, fresh] =
-        schedules_.try_emplace({shape.collective, shape.bytes, one.ranks.size(), members.together});
-    if (fresh) it->second = TRY(trace_schedules(config_, members, one, shape));
-    return it->second;
+        parts_.try_emplace({shape.collective, shape.bytes, one.ranks.size(), members.together});
+    if (!fresh) return &it->second;
+    it->second.schedules = TRY(trace_schedules(config_, members, one, shape));
+    if (config_.fabric.fidelity != FabricFidelity::kFlow) return &it->second;
+    it->second.flows = trace_flows(it->second.schedules);
+    it->second.behind = trace_steps_time(config_, topology_, routes_, members, one, shape);
+    return &it->second;
   }
 
   const Config& config_;
@@ -108,7 +118,8 @@ class TraceJobBuilder {
   std::vector<uint32_t> on_network_;   ///< communicators
   std::vector<TraceRun::Carried> carried_;
   using Key = std::tuple<std::optional<TraceCollective>, uint64_t, size_t, uint32_t>;
-  std::map<Key, TraceSchedules> schedules_;
+  std::map<Key, Parts> parts_;
+  Routes routes_;
 };
 
 Result<void> TraceJobBuilder::add_packets(std::vector<FlowSpec>& flows,
@@ -117,7 +128,7 @@ Result<void> TraceJobBuilder::add_packets(std::vector<FlowSpec>& flows,
   for (const uint32_t c : on_network_) {
     PacketCommunicator& one = communicators.emplace_back();
     for (const TraceShape& shape : all()[c].shapes) {
-      one.shapes.push_back(TRY(schedules(c, shape)));
+      one.shapes.push_back(TRY(parts(c, shape))->schedules);
     }
   }
   const auto ways_of = [&](uint32_t number, const Connection& connection) {
@@ -147,14 +158,16 @@ Result<void> TraceJobBuilder::add_rates(std::vector<FlowSpec>& flows, uint32_t& 
     for (uint32_t s = 0; s < known.shapes.size(); ++s) {
       const TraceShape& shape = known.shapes[s];
       RateShape& made = one.shapes.emplace_back();
-      for (const TraceFlow& flow : trace_flows(TRY(schedules(c, shape)))) {
+      const Parts& known_parts = *TRY(parts(c, shape));
+      for (const TraceFlow& flow : known_parts.flows) {
         const auto [it, fresh] = ways.try_emplace(flow.key(), ways.size());
-        if (fresh)
+        if (fresh) {
           one.ways.push_back(trace_way(config_, topology_, members_[c], flow.from, flow.to));
+        }
         made.ways.push_back(it->second);
         made.bytes.push_back(flow.bytes);
       }
-      made.behind = trace_steps_time(config_, topology_, members_[c], known, shape);
+      made.behind = known_parts.behind;
       if (is_nothing(shape)) continue;
       one.operations.insert(one.operations.end(), shape.count, s);
       count += shape.count * made.ways.size();

@@ -11,8 +11,8 @@
 #include "ctrl/compile/traces/trace_plan.h"
 #include "ctrl/topology/topology.h"
 #include "dataplane/base/result.h"
-#include "dataplane/collective/communicator_packets.h"
-#include "dataplane/collective/communicator_rates.h"
+#include "dataplane/collective/communicators/communicator_packets.h"
+#include "dataplane/collective/communicators/communicator_rates.h"
 #include "dataplane/fabric/flow.h"
 
 namespace understudy {

@@ -1,10 +1,8 @@
 #include "ctrl/compile/traces/trace_parts.h"
 
 #include <algorithm>
-#include <cmath>
 
-#include "ctrl/compile/training_communicators.h"
-#include "ctrl/compile/ways/node_way.h"
+#include "ctrl/compile/gpus/ring_time.h"
 #include "ctrl/schedule/job_schedule.h"
 #include "dataplane/base/try.h"
 
@@ -52,6 +50,22 @@ uint64_t whole_bytes(const TraceShape& shape, uint32_t ranks) {
                              : std::max<uint64_t>(shape.bytes, 1) * (each ? ranks : 1);
   const uint64_t parts = has_equal_parts(collective) ? ranks : 1;
   return (bytes + parts - 1) / parts * parts;
+}
+
+/// As those that the time of a ring is known of; others as sends.
+TrainingTransfer transfer_of(const TraceShape& shape) {
+  switch (collective_of(shape)) {
+    case Collective::kAllReduce:
+      return TrainingTransfer::kAllReduce;
+    case Collective::kAllGather:
+      return TrainingTransfer::kAllGather;
+    case Collective::kReduceScatter:
+      return TrainingTransfer::kReduceScatter;
+    case Collective::kAllToAll:
+      return TrainingTransfer::kAllToAll;
+    default:
+      return TrainingTransfer::kSend;
+  }
 }
 
 uint64_t bytes_of(const RankSchedule& schedule, uint32_t connection) {
@@ -159,56 +173,30 @@ std::vector<TraceFlow> trace_flows(
 
 Duration trace_inside_time(const Config& config, const TraceCommunicator& communicator,
                            const TraceShape& shape) {
-  const auto way = node_way(config);
   const auto ranks = static_cast<uint32_t>(communicator.ranks.size());
-  if (!way || ranks < 2) return Duration();
   const auto bytes = static_cast<double>(whole_bytes(shape, ranks));
-  const Collective collective = collective_of(shape);
-  double sent = bytes;
-  uint32_t steps = ranks - 1;
-  if (collective == Collective::kAllReduce) {
-    steps *= 2;
-    sent *= static_cast<double>(steps) / ranks;
-  } else if (has_equal_parts(collective)) {
-    sent *= static_cast<double>(steps) / ranks;
-    if (collective == Collective::kAllToAll) steps = 1;
+  const TrainingTransfer transfer = transfer_of(shape);
+  if (transfer != TrainingTransfer::kSend || !shape.collective) {
+    return inside_time(config, transfer, bytes, ranks);
   }
-  const Duration passing =
-      way->rate.is_unlimited()
-          ? Duration()
-          : Duration::ps(std::llround(sent * 8e12 / static_cast<double>(way->rate.bps())));
-  return passing + way->latency * steps;
+  if (has_equal_parts(collective_of(shape))) {
+    return inside_time(config, TrainingTransfer::kAllToAll, bytes, ranks);
+  }
+  // A chain of slices: all bytes once, and each hop's latency.
+  const Duration hop = inside_time(config, TrainingTransfer::kSend, 0, ranks);
+  return inside_time(config, TrainingTransfer::kSend, bytes, ranks) + hop * (int64_t{ranks} - 2);
 }
 
-Duration trace_steps_time(const Config& config, const Topology& topology,
+Duration trace_steps_time(const Config& config, const Topology& topology, Routes& routes,
                           const TraceMembers& members, const TraceCommunicator& communicator,
                           const TraceShape& shape) {
   const auto ranks = static_cast<uint32_t>(communicator.ranks.size());
-  const Collective collective = collective_of(shape);
-  FamilyOperation operation;
-  operation.bytes = whole_bytes(shape, ranks);
-  switch (collective) {
-    case Collective::kAllReduce:
-      operation.transfer = TrainingTransfer::kAllReduce;
-      break;
-    case Collective::kAllGather:
-      operation.transfer = TrainingTransfer::kAllGather;
-      break;
-    case Collective::kReduceScatter:
-      operation.transfer = TrainingTransfer::kReduceScatter;
-      break;
-    case Collective::kAllToAll:
-      operation.transfer = TrainingTransfer::kAllToAll;
-      break;
-    default:
-      operation.transfer = TrainingTransfer::kSend;
-  }
+  const TrainingTransfer transfer = transfer_of(shape);
   const MessageWays::Way way =
       trace_way(config, topology, members, members.together - 1, members.together % ranks);
-  const int64_t steps = ring_steps(operation.transfer, static_cast<uint32_t>(members.nodes.size()));
-  return steps_time(
-      config, topology, way, operation,
-      {ranks, members.together, steps, ring_steps(operation.transfer, ranks) - steps});
+  const int64_t steps = ring_steps(transfer, static_cast<uint32_t>(members.nodes.size()));
+  return steps_time(config, topology, routes, way, transfer, whole_bytes(shape, ranks),
+                    {ranks, members.together, steps, ring_steps(transfer, ranks) - steps});
 }
 
 }  // namespace understudy

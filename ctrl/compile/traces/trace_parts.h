@@ -52,7 +52,7 @@ std::vector<TraceFlow> trace_flows(
 Duration trace_inside_time(const Config& config, const TraceCommunicator& communicator,
                            const TraceShape& shape);
 /// Of an operation whose bytes go as one flow on each connection: what it takes besides.
-Duration trace_steps_time(const Config& config, const Topology& topology,
+Duration trace_steps_time(const Config& config, const Topology& topology, Routes& routes,
                           const TraceMembers& members, const TraceCommunicator& communicator,
                           const TraceShape& shape);
 

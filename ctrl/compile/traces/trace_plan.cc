@@ -99,21 +99,7 @@ class TracePlanner {
                                     std::to_string(product) + " ranks; there are " +
                                     std::to_string(ranks));
     }
-    const NodeConfig& first = config_.nodes.front();
-    for (uint32_t i = 0; i < plan.nodes(); ++i) {
-      const NodeConfig& node = config_.nodes[i];
-      if (node.real) {
-        return no(node.line, "node: \"" + node.name +
-                                 "\" is real: traces are carried out by emulated nodes only");
-      }
-      if (node.gpus != first.gpus || node.nics.size() != first.nics.size()) {
-        return no(node.line, "node: \"" + node.name + "\" has " + std::to_string(node.gpus) +
-                                 " GPUs and " + std::to_string(node.nics.size()) +
-                                 " NICs, the first one " + std::to_string(first.gpus) + " and " +
-                                 std::to_string(first.nics.size()) +
-                                 ": a [workload] needs equal nodes");
-      }
-    }
+    TRY(check_equal_nodes(config_, plan.nodes(), "a [workload]"));
     for (const auto& [node, factor] : workload_.slow) {
       if (node < plan.nodes()) continue;
       return no(workload_.line, "workload.slow: node \"" + config_.nodes[node].name +

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "collective_model/traces/trace_run.h"
-#include "ctrl/compile/training_plan.h"
+#include "ctrl/compile/gpus/gpu_places.h"
 #include "ctrl/config/config.h"
 #include "dataplane/base/result.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ctrl/report/json/parts.h"
-#include "ctrl/report/trace_report.h"
+#include "ctrl/report/workload/trace_report.h"
 
 namespace understudy {
 

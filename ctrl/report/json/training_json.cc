@@ -1,6 +1,6 @@
 #include "ctrl/report/json/training_json.h"
 
-#include "ctrl/report/training_report.h"
+#include "ctrl/report/workload/training_report.h"
 
 namespace understudy {
 

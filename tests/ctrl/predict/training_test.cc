@@ -6,8 +6,8 @@
 #include <map>
 #include <string>
 
-#include "ctrl/compile/training_communicators.h"
-#include "ctrl/compile/training_plan.h"
+#include "ctrl/compile/training/training_communicators.h"
+#include "ctrl/compile/training/training_plan.h"
 #include "ctrl/config/read/load.h"
 #include "ctrl/predict/training_prediction.h"
 #include "ctrl/report/json.h"

@@ -1,5 +1,5 @@
 // GOAL schedules: both forms, beside LogGOPSim's own bytes; as traces; and traces cut into messages.
-#include "ctrl/traces/goal.h"
+#include "ctrl/traces/goal/goal.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "collective_model/traces/replay.h"
-#include "ctrl/traces/goal_rings.h"
+#include "ctrl/traces/goal/goal_rings.h"
 #include "ctrl/traces/trace_files.h"
 
 namespace understudy {

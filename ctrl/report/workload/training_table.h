@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "ctrl/report/training_report.h"
+#include "ctrl/report/workload/training_report.h"
 
 namespace understudy {
 

@@ -1,4 +1,4 @@
-#include "ctrl/compile/training_job.h"
+#include "ctrl/compile/training/training_job.h"
 
 #include <algorithm>
 #include <map>
@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "ctrl/compile/rank_job.h"
-#include "ctrl/compile/training_communicators.h"
+#include "ctrl/compile/training/training_communicators.h"
 #include "ctrl/schedule/job_schedule.h"
 #include "dataplane/base/assert.h"
 #include "dataplane/base/try.h"
@@ -209,6 +209,7 @@ Result<void> JobBuilder::add_packets(const Topology& topology, std::vector<FlowS
 
 void JobBuilder::add_rates(const Topology& topology, std::vector<FlowSpec>& flows,
                            uint32_t& first_connection) {
+  Routes routes = topology.routes(config_.seed);
   std::vector<RateCommunicator> communicators;
   for (const uint32_t f : on_network_) {
     const TrainingFamily& family = families()[f];
@@ -230,7 +231,7 @@ void JobBuilder::add_rates(const Topology& topology, std::vector<FlowSpec>& flow
         const auto number = static_cast<uint32_t>(one.operations.size());
         if (i == 0) {
           behind.push_back(
-              steps_time(config_, plan(), topology, one.ways.front(), family, operation));
+              steps_time(config_, plan(), topology, routes, one.ways.front(), family, operation));
         }
         one.shapes.push_back({{}, {way_bytes(plan(), family, operation)}, behind[number]});
         one.operations.push_back(number);

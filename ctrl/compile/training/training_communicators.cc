@@ -1,19 +1,13 @@
-#include "ctrl/compile/training_communicators.h"
+#include "ctrl/compile/training/training_communicators.h"
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
 
-#include "ctrl/compile/ways/node_way.h"
 #include "ctrl/schedule/job_schedule.h"
 #include "dataplane/base/assert.h"
 
 namespace understudy {
-
-uint32_t nic_number(const Config& config, const GpuPlace& at) {
-  const NodeConfig& node = config.nodes[at.node];
-  return static_cast<uint32_t>(at.gpu * node.nics.size() / node.gpus);
-}
 
 bool crosses_network(const TrainingPlan& plan, const TrainingFamily& family) {
   if (family.of_replicas()) return family.members > members_together(plan, family);
@@ -85,10 +79,6 @@ JobConfig replicas_job(const Config& config, const TrainingPlan& plan, const Tra
   return job;
 }
 
-VertexId nic_of(const Config& config, const Topology& topology, const GpuPlace& gpu) {
-  return topology.nics[gpu.node][nic_number(config, gpu)];
-}
-
 std::vector<MessageWays::Way> member_ways(const Config& config, const TrainingPlan& plan,
                                           const Topology& topology, const TrainingFamily& family,
                                           uint32_t part, uint32_t tensor) {
@@ -134,35 +124,8 @@ uint64_t way_bytes(const TrainingPlan& plan, const TrainingFamily& family,
   return static_cast<uint64_t>(std::llround(message.sent(family.members) / channels));
 }
 
-int64_t ring_steps(TrainingTransfer transfer, uint32_t ranks) {
-  const int64_t once = int64_t{std::max(ranks, 1U)} - 1;
-  return transfer == TrainingTransfer::kAllReduce ? 2 * once : once;
-}
-
-Duration steps_time(const Config& config, const Topology& topology, const MessageWays::Way& way,
-                    const FamilyOperation& operation, const RingHops& ring) {
-  // NCCL's Simple protocol passes a message on in slices: two of a small one, of at most a quarter of a MiB and at
-  // least 32 KiB.
-  constexpr uint64_t kSlice = uint64_t{256} * 1024, kLeast = uint64_t{32} * 1024;
-  if (operation.transfer == TrainingTransfer::kSend || ring.steps < 1) return Duration();
-  Routes routes = topology.routes(config.seed);
-  const auto path = routes.path(way.from, way.to, flow_hash(way.from, way.to, 0));
-  Duration latency;
-  for (const LinkId link : path) latency += topology.graph.link(link).latency;
-  if (operation.transfer == TrainingTransfer::kAllToAll) return latency;
-  const uint64_t message = operation.bytes / ring.members / ring.channels;
-  const uint64_t first = std::min(message, std::max(kLeast, std::min(kSlice, message / 2)));
-  const uint64_t behind = message - first;
-  const Duration covered = topology.graph.link(path.front()).rate.time_for(behind);
-  const auto uncovered = [&](Duration hop) { return hop - std::min(hop, covered); };
-  const auto inside = node_way(config);
-  // The first messages wait for their credits.
-  return latency + uncovered(latency) * (ring.steps - 1) +
-         uncovered(inside ? inside->latency : Duration()) * ring.inside;
-}
-
 Duration steps_time(const Config& config, const TrainingPlan& plan, const Topology& topology,
-                    const MessageWays::Way& way, const TrainingFamily& family,
+                    Routes& routes, const MessageWays::Way& way, const TrainingFamily& family,
                     const FamilyOperation& operation) {
   const uint32_t channels = family.of_replicas() ? channels_of(plan, family) : 1;
   RingHops ring{family.members, channels, ring_steps(operation.transfer, family.members / channels),
@@ -174,7 +137,7 @@ Duration steps_time(const Config& config, const TrainingPlan& plan, const Topolo
   } else {
     ring.inside = ring_steps(operation.transfer, family.members) - ring.steps;
   }
-  return steps_time(config, topology, way, operation, ring);
+  return steps_time(config, topology, routes, way, operation.transfer, operation.bytes, ring);
 }
 
 Duration norm_time(const Config& config, const TrainingPlan& plan, const Parallel& parallel,

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "ctrl/traces/goal.h"
+#include "ctrl/traces/goal/goal.h"
 
 namespace understudy {
 

@@ -5,8 +5,8 @@
 #include <map>
 #include <optional>
 
-#include "ctrl/traces/goal.h"
-#include "ctrl/traces/goal_binary.h"
+#include "ctrl/traces/goal/goal.h"
+#include "ctrl/traces/goal/goal_binary.h"
 #include "dataplane/base/try.h"
 
 namespace understudy {

@@ -1,4 +1,4 @@
-#include "ctrl/traces/goal_binary.h"
+#include "ctrl/traces/goal/goal_binary.h"
 
 #include <algorithm>
 

@@ -10,7 +10,8 @@
 #include <vector>
 
 #include "collective_model/schedule/schedule.h"
-#include "ctrl/compile/training_plan.h"
+#include "ctrl/compile/gpus/ring_time.h"
+#include "ctrl/compile/training/training_plan.h"
 #include "ctrl/topology/topology.h"
 #include "dataplane/base/result.h"
 #include "dataplane/collective/packet_level_ranks.h"
@@ -35,10 +36,6 @@ uint32_t channels_of(const TrainingPlan& plan, const TrainingFamily& family);
 JobConfig replicas_job(const Config& config, const TrainingPlan& plan, const TrainingFamily& family,
                        Collective collective, std::vector<uint64_t> sizes);
 
-/// NIC of a GPU, by its number on the node; and in the topology.
-uint32_t nic_number(const Config& config, const GpuPlace& gpu);
-VertexId nic_of(const Config& config, const Topology& topology, const GpuPlace& gpu);
-
 /// From which NIC to which a communicator's connections between nodes go: of rings channel by channel, node by
 /// node; of experts from each member to each on another node.
 std::vector<MessageWays::Way> member_ways(const Config& config, const TrainingPlan& plan,
@@ -52,20 +49,10 @@ MessageWays::Way pair_way(const Config& config, const TrainingPlan& plan, const 
 uint64_t way_bytes(const TrainingPlan& plan, const TrainingFamily& family,
                    const FamilyOperation& operation);
 
-/// Of an operation whose bytes go as one flow for all steps of its ring: what it takes besides. First messages
-/// wait for credits, and each step for a latency that the slices behind the first one do not cover.
+/// As steps_time() of a ring's hops (ring_time.h).
 Duration steps_time(const Config& config, const TrainingPlan& plan, const Topology& topology,
-                    const MessageWays::Way& way, const TrainingFamily& family,
+                    Routes& routes, const MessageWays::Way& way, const TrainingFamily& family,
                     const FamilyOperation& operation);
-struct RingHops {
-  uint32_t members = 1, channels = 1;
-  int64_t steps = 0;   ///< over the network
-  int64_t inside = 0;  ///< within nodes, between those
-};
-Duration steps_time(const Config& config, const Topology& topology, const MessageWays::Way& way,
-                    const FamilyOperation& operation, const RingHops& ring);
-/// Of so many ranks, one after another.
-int64_t ring_steps(TrainingTransfer transfer, uint32_t ranks);
 
 /// What the norm takes, once all have entered: a tree over all nodes, up and down, at the latency
 /// between the first and the last one.

@@ -1,4 +1,4 @@
-#include "ctrl/traces/goal_rings.h"
+#include "ctrl/traces/goal/goal_rings.h"
 
 #include <algorithm>
 

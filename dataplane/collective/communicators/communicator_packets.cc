@@ -1,4 +1,4 @@
-#include "dataplane/collective/communicator_packets.h"
+#include "dataplane/collective/communicators/communicator_packets.h"
 
 #include <algorithm>
 #include <map>

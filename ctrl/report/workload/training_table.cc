@@ -1,4 +1,4 @@
-#include "ctrl/report/training_table.h"
+#include "ctrl/report/workload/training_table.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "ctrl/report/trace_table.h"
+#include "ctrl/report/workload/trace_table.h"
 
 #include <algorithm>
 #include <numeric>

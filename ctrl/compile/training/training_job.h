@@ -6,11 +6,11 @@
 
 #include "collective_model/workload/closed_operations.h"
 #include "collective_model/workload/communicators.h"
-#include "ctrl/compile/training_plan.h"
+#include "ctrl/compile/training/training_plan.h"
 #include "ctrl/topology/topology.h"
 #include "dataplane/base/result.h"
-#include "dataplane/collective/communicator_packets.h"
-#include "dataplane/collective/communicator_rates.h"
+#include "dataplane/collective/communicators/communicator_packets.h"
+#include "dataplane/collective/communicators/communicator_rates.h"
 #include "dataplane/fabric/flow.h"
 
 namespace understudy {

@@ -1,9 +1,10 @@
-#include "ctrl/compile/training_plan.h"
+#include "ctrl/compile/training/training_plan.h"
 
 #include <algorithm>
 #include <cmath>
 #include <string>
 
+#include "ctrl/compile/gpus/ring_time.h"
 #include "ctrl/compile/ways/node_way.h"
 #include "dataplane/base/try.h"
 
@@ -108,21 +109,7 @@ class Planner {
                     " nodes of " + std::to_string(gpus) + "; there are " +
                     std::to_string(config_.nodes.size()));
     }
-    const size_t nics = config_.nodes.front().nics.size();
-    for (uint64_t i = 0; i < needed; ++i) {
-      const NodeConfig& node = config_.nodes[i];
-      if (node.real) {
-        return no(node.line, "node: \"" + node.name +
-                                 "\" is real: a [model] is carried out by "
-                                 "emulated nodes only");
-      }
-      if (node.gpus != gpus || node.nics.size() != nics) {
-        return no(node.line, "node: \"" + node.name + "\" has " + std::to_string(node.gpus) +
-                                 " GPUs and " + std::to_string(node.nics.size()) +
-                                 " NICs, the first one " + std::to_string(gpus) + " and " +
-                                 std::to_string(nics) + ": a [model] needs equal nodes");
-      }
-    }
+    TRY(check_equal_nodes(config_, needed, "a [model]"));
     for (const auto& [node, factor] : training_.slow) {
       if (node < needed) continue;
       return no(training_.gpu_line, "gpu.slow: node \"" + config_.nodes[node].name +
@@ -217,23 +204,6 @@ class Planner {
 };
 
 }  // namespace
-
-Duration inside_time(const Config& config, TrainingTransfer transfer, double bytes,
-                     uint32_t ranks) {
-  const auto way = node_way(config);
-  if (!way || ranks < 2) return Duration();
-  const bool message =
-      transfer == TrainingTransfer::kSend || transfer == TrainingTransfer::kReceive;
-  const bool at_once = transfer == TrainingTransfer::kAllToAll;
-  const uint32_t steps = message                                    ? 1
-                         : transfer == TrainingTransfer::kAllReduce ? 2 * (ranks - 1)
-                                                                    : ranks - 1;
-  const double each = message ? bytes : bytes / ranks;
-  const Duration passing = way->rate.is_unlimited()
-                               ? Duration()
-                               : rounded(each * steps * 8 / static_cast<double>(way->rate.bps()));
-  return passing + way->latency * (at_once ? 1 : steps);
-}
 
 Result<TrainingPlan> plan_without_nodes(const Config& config) {
   return Planner(config).run_without_nodes();

@@ -1,4 +1,4 @@
-#include "dataplane/collective/communicator_rates.h"
+#include "dataplane/collective/communicators/communicator_rates.h"
 
 #include <algorithm>
 #include <utility>

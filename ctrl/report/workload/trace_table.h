@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "ctrl/report/trace_report.h"
+#include "ctrl/report/workload/trace_report.h"
 
 namespace understudy {
 

@@ -4,8 +4,8 @@
 #include <tuple>
 
 #include "collective_model/traces/trace_executor.h"
-#include "ctrl/traces/goal.h"
-#include "ctrl/traces/goal_rings.h"
+#include "ctrl/traces/goal/goal.h"
+#include "ctrl/traces/goal/goal_rings.h"
 #include "dataplane/base/try.h"
 
 namespace understudy {

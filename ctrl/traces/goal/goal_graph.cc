@@ -1,4 +1,4 @@
-#include "ctrl/traces/goal.h"
+#include "ctrl/traces/goal/goal.h"
 #include "dataplane/base/try.h"
 
 namespace understudy {

@@ -5,16 +5,11 @@
 #include <vector>
 
 #include "collective_model/training/iteration_graph.h"
+#include "ctrl/compile/gpus/gpu_places.h"
 #include "ctrl/config/config.h"
 #include "dataplane/base/result.h"
 
 namespace understudy {
-
-/// A GPU of a node.
-struct GpuPlace {
-  NodeId node = 0;
-  uint32_t gpu = 0;
-};
 
 /// Ranks fill the nodes in the configuration's order, GPU by GPU: rank tensor + tp * (replica +
 /// replicas * stage).
@@ -45,10 +40,6 @@ struct TrainingPlan {
   IterationTimes times;
   IterationGraph graph;
 };
-
-/// What a message within a node takes, of so many bytes; an operation of `ranks` GPUs there, as a ring, an
-/// all-to-all as one message to all others.
-Duration inside_time(const Config& config, TrainingTransfer transfer, double bytes, uint32_t ranks);
 
 /// As plan_training(), with [operations] in place of nodes; each GPU group of a stage and replica is a node of
 /// its own, which has no name.
