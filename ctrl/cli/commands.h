@@ -42,6 +42,11 @@ void add_workload_traces(CLI::App& workload, int& status);
 void add_workload_import(CLI::App& workload, int& status);
 void add_workload_export(CLI::App& workload, int& status);
 void add_workload_resize(CLI::App& workload, int& status);
+void add_workload_partition(CLI::App& workload, int& status);
+void add_workload_simai(CLI::App& workload, int& status);
+
+/// Prints the text, or on stderr what was wrong with the input; gives the exit status.
+int print_or_refuse(const Result<std::string>& text);
 
 /// What simulate and run share.
 struct RunArguments {

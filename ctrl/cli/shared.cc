@@ -122,6 +122,15 @@ std::optional<Config> load_or_complain(const std::string& path) {
   return std::nullopt;
 }
 
+int print_or_refuse(const Result<std::string>& text) {
+  if (!text) {
+    std::fprintf(stderr, "%s\n", text.error().text.c_str());
+    return kExitBadInput;
+  }
+  std::fputs(text->c_str(), stdout);
+  return kExitOk;
+}
+
 bool lists_operations(const Config& config, const char* command) {
   for (const JobConfig& job : config.jobs) {
     if (job.listed) continue;

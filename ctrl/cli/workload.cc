@@ -3,8 +3,6 @@
 #include <memory>
 
 #include "ctrl/cli/commands.h"
-#include "ctrl/cli/workload_partition.h"
-#include "ctrl/cli/workload_simai.h"
 #include "ctrl/training/training_summary.h"
 
 namespace understudy {

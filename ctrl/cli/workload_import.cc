@@ -1,13 +1,12 @@
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "ctrl/cli/commands.h"
-#include "ctrl/traces/feeder_json_write.h"
 #include "ctrl/traces/pytorch/job_import.h"
+#include "ctrl/traces/trace_output.h"
 #include "dataplane/base/try.h"
 
 namespace understudy {
@@ -15,48 +14,25 @@ namespace {
 
 struct ImportArguments {
   RecordedFiles files;
-  std::string output;
+  std::string output, format = "json";
 };
-
-Result<void> written(std::ofstream& file, const std::string& path) {
-  file.close();
-  if (!file) return fail(path + ": cannot be written");
-  return {};
-}
 
 /// Returns what to print.
 Result<std::string> imported(const ImportArguments& arguments) {
-  const std::string other = arguments.output + ".0.et";
+  const bool as_et = arguments.format == "et";
+  const std::string other = arguments.output + (as_et ? ".0.json" : ".0.et");
   if (std::filesystem::exists(other)) {
-    return fail(other + ": it would be read in place of what is to be written");
+    return fail(other + ": it would be read in place of what is to be written, or beside it");
   }
-  const ImportedJob job = TRY(import_job(arguments.files));
-  std::string text = import_text(job);
-  for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
-    const std::string path = arguments.output + "." + std::to_string(rank) + ".json";
-    std::ofstream file(path, std::ios::binary);
-    write_feeder_json(job.ranks[rank].made.graph, file);
-    TRY(written(file, path));
-    text += "written: " + path + "\n";
+  ImportedJob job = TRY(import_job(arguments.files));
+  const std::string text = import_text(job);
+  TraceJob traces;
+  traces.groups = std::move(job.groups);
+  for (ImportedRank& rank : job.ranks) {
+    traces.ranks.push_back(std::make_shared<const TraceGraph>(std::move(rank.made.graph)));
   }
-  if (!job.groups.empty()) {
-    const std::string path = arguments.output + ".groups.json";
-    std::ofstream file(path, std::ios::binary);
-    file << groups_json(job.groups);
-    TRY(written(file, path));
-    text += "written: " + path + ", for --comm-groups\n";
-  }
-  return text;
-}
-
-int run_import(const ImportArguments& arguments) {
-  const auto text = imported(arguments);
-  if (!text) {
-    std::fprintf(stderr, "%s\n", text.error().text.c_str());
-    return kExitBadInput;
-  }
-  std::fputs(text->c_str(), stdout);
-  return kExitOk;
+  const TraceFormat format = as_et ? TraceFormat::kEt : TraceFormat::kJson;
+  return text + "written: " + TRY(write_traces(traces, format, arguments.output)) + "\n";
 }
 
 }  // namespace
@@ -76,10 +52,14 @@ void add_workload_import(CLI::App& workload, int& status) {
       ->add_option("--output", arguments->output,
                    "Prefix of what is written: PREFIX.RANK.json, and PREFIX.groups.json")
       ->required();
+  command
+      ->add_option("--format", arguments->format, "json: what Chakra's feeder reads; et: Chakra's")
+      ->check(CLI::IsMember({"json", "et"}))
+      ->capture_default_str();
   command->footer(
       "Example: understudy workload import host0.json host1.json --device kineto0.json "
       "kineto1.json --output traces/job");
-  command->callback([arguments, &status] { status = run_import(*arguments); });
+  command->callback([arguments, &status] { status = print_or_refuse(imported(*arguments)); });
 }
 
 }  // namespace understudy

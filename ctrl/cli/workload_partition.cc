@@ -1,7 +1,4 @@
-#include "ctrl/cli/workload_partition.h"
-
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <memory>
 
 #include "ctrl/cli/commands.h"
@@ -18,21 +15,14 @@ struct PartitionArguments {
   bool json = false;
 };
 
-int refuse_layers(const std::string& text) {
-  std::fprintf(stderr, "%s\n", text.c_str());
-  return kExitBadInput;
-}
-
-int partition(const PartitionArguments& arguments) {
+Result<std::string> divided_text(const PartitionArguments& arguments) {
   const auto text = read_whole(arguments.file);
-  if (!text) return refuse_layers(text.error().text());
+  if (!text) return fail(text.error().text());
   auto layers = parse_layers(*text, arguments.options);
-  if (!layers) return refuse_layers(arguments.file + ": " + layers.error().text);
+  if (!layers) return fail(arguments.file + ": " + layers.error().text);
   std::vector<DividedLayer> divided;
   for (PartitionedLayer& layer : *layers) divided.push_back(divide(std::move(layer)));
-  const std::string out = arguments.json ? partition_json(divided) : partition_text(divided);
-  std::fputs(out.c_str(), stdout);
-  return kExitOk;
+  return arguments.json ? partition_json(divided) : partition_text(divided);
 }
 
 }  // namespace
@@ -56,7 +46,7 @@ void add_workload_partition(CLI::App& workload, int& status) {
   command->footer(
       "Example: understudy workload partition tests/data/workloads/partition/layer.csv --workers 2 "
       "--lambda 4");
-  command->callback([arguments, &status] { status = partition(*arguments); });
+  command->callback([arguments, &status] { status = print_or_refuse(divided_text(*arguments)); });
 }
 
 }  // namespace understudy

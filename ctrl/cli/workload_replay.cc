@@ -31,15 +31,6 @@ struct ReplayArguments {
   bool json = false, nodes = false;
 };
 
-int print(const Result<std::string>& text) {
-  if (!text) {
-    std::fprintf(stderr, "%s\n", text.error().text.c_str());
-    return kExitBadInput;
-  }
-  std::fputs(text->c_str(), stdout);
-  return kExitOk;
-}
-
 /// Nothing: the file is no host trace.
 Result<std::optional<std::string>> host_stats(const StatsArguments& arguments) {
   if (!std::filesystem::is_regular_file(arguments.trace)) return std::nullopt;
@@ -96,7 +87,7 @@ void add_stats(CLI::App& workload, int& status) {
       ->check(CLI::Range(1, 100000));
   command->add_flag("--json", arguments->json, "Print JSON");
   command->footer("Example: understudy workload stats traces/gpt");
-  command->callback([arguments, &status] { status = print(stats(*arguments)); });
+  command->callback([arguments, &status] { status = print_or_refuse(stats(*arguments)); });
 }
 
 void add_replay(CLI::App& workload, int& status) {
@@ -112,7 +103,7 @@ void add_replay(CLI::App& workload, int& status) {
                     "Print JSON with begin and end of every node of every rank");
   command->footer(
       "Example: understudy workload replay traces/gpt --network Ring_8npus.yml --system Ring.json");
-  command->callback([arguments, &status] { status = print(replayed(*arguments)); });
+  command->callback([arguments, &status] { status = print_or_refuse(replayed(*arguments)); });
 }
 
 }  // namespace

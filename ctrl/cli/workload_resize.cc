@@ -1,5 +1,4 @@
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <utility>
@@ -85,12 +84,7 @@ void add_workload_resize(CLI::App& workload, int& status) {
       ->check(CLI::IsMember({"et", "json"}));
   command->footer(
       "Example: understudy workload resize traces/gpt --ranks 64 --output traces/gpt64");
-  command->callback([arguments, &status] {
-    const auto text = resized(*arguments);
-    if (!text) std::fprintf(stderr, "%s\n", text.error().text.c_str());
-    if (text) std::fputs(text->c_str(), stdout);
-    status = text ? kExitOk : kExitBadInput;
-  });
+  command->callback([arguments, &status] { status = print_or_refuse(resized(*arguments)); });
 }
 
 }  // namespace understudy

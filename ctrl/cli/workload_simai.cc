@@ -1,5 +1,3 @@
-#include "ctrl/cli/workload_simai.h"
-
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>

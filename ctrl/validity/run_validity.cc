@@ -37,6 +37,7 @@ class RunLines {
     add_machines(lines_, config_);
     add_training(lines_, config_);
     add_traces(lines_, config_);
+    if (as_rates()) add_training_rates(lines_, config_);
     add_network();
     add_draws();
     return lines_.take(config_.jobs.size());

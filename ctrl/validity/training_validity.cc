@@ -27,10 +27,14 @@ void add_predicted(ValidityLines& lines, const Config& config, bool drawn) {
   }
 }
 
-/// Measured: 3 to 15 % of an iteration (docs/guides/training.md).
+bool has_layers_beside_tokens(const Parallel& parallel) {
+  return parallel.zero == 3 && (parallel.ep > 1 || parallel.cp > 1);
+}
+
+/// Measured: 3 to 18 % of an iteration (docs/guides/training.md).
 void add_experts(ValidityLines& lines, const Config& config) {
   const Parallel& parallel = config.training->parallel;
-  if (parallel.zero == 3 && (parallel.ep > 1 || parallel.cp > 1)) {
+  if (has_layers_beside_tokens(parallel)) {
     lines.add(
         "beyond-closed-form",
         "weights and gradients of zero = 3 go beside tokens of experts or keys, and take each "
@@ -83,9 +87,19 @@ void add_training(ValidityLines& lines, const Config& config) {
 
 void add_traces(ValidityLines& lines, const Config& config) {
   if (!config.workload) return;
+  lines.add("rings",
+            "collectives are NCCL's rings with the Simple protocol, or sends to all: NCCL takes "
+            "trees and LL for small ones");
   lines.add("recorded", config.workload->system
                             ? "computing is what the traces and the system file say of it"
                             : "computing takes what the traces have recorded, on their own GPUs");
+}
+
+void add_training_rates(ValidityLines& lines, const Config& config) {
+  if (!config.training || !has_layers_beside_tokens(config.training->parallel)) return;
+  lines.add("beyond-closed-form",
+            "weights and gradients of zero = 3 go beside tokens of experts or keys: rates share "
+            "links evenly, messages that wait for each other do not (understudy simulate)");
 }
 
 std::vector<ValidityLine> given_training_validity(const Config& config) {

@@ -62,6 +62,8 @@ std::vector<ValidityLine> joined_validity(const std::vector<NamedValidity>& name
 void add_training(ValidityLines& lines, const Config& config);
 /// Of its iterations with [operations].
 std::vector<ValidityLine> given_training_validity(const Config& config);
+/// Of its iterations as rates.
+void add_training_rates(ValidityLines& lines, const Config& config);
 /// Of its iterations by closed forms. `drawn`: its paths are chosen by hash.
 std::vector<ValidityLine> predicted_training_validity(const Config& config, bool drawn);
 /// The same of execution traces. `contended`: as TracePrediction.

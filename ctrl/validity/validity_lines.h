@@ -25,6 +25,7 @@ inline constexpr std::array kValidityIds =
         {"given-times", ValidityKind::kLimit},
         {"given-operations", ValidityKind::kLimit},
         {"recorded", ValidityKind::kLimit},
+        {"rings", ValidityKind::kLimit},
         {"nvls", ValidityKind::kLimit},
         {"nvswitch", ValidityKind::kLimit},
         {"pxn", ValidityKind::kLimit},

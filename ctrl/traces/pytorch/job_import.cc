@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
@@ -271,12 +270,6 @@ std::string import_text(const ImportedJob& job) {
     text += "group '" + name + "': no trace says which ranks are in it\n";
   }
   return text;
-}
-
-std::string groups_json(const std::map<uint32_t, std::vector<uint32_t>>& groups) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::object();
-  for (const auto& [number, ranks] : groups) json[std::to_string(number)] = ranks;
-  return json.dump() + "\n";
 }
 
 }  // namespace understudy

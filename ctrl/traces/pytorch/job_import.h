@@ -43,7 +43,4 @@ Result<ImportedJob> import_job(const RecordedFiles& files);
 /// What was read and made, for people.
 std::string import_text(const ImportedJob& job);
 
-/// {"1": [0, 2], ..}: --comm-groups of `understudy workload replay`.
-std::string groups_json(const std::map<uint32_t, std::vector<uint32_t>>& groups);
-
 }  // namespace understudy

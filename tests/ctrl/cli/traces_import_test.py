@@ -121,6 +121,12 @@ class Import(CommandLine):
         self.assertEqual([node.get("pg_name") for node in graph if node["NodeType"] == 7], [None, "2"])
         result = self.replayed(self.folder / "job", 4, "--comm-groups", groups)
         self.assertEqual(len(result["ranks"]), 4)
+        done = self.run_it("workload", "import", *hosts, "--output", self.folder / "chakra", "--format", "et")
+        if "this build reads no .et files" not in done.stderr:
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            again = self.replayed(self.folder / "chakra", 4, "--comm-groups", self.folder / "chakra.groups.json")
+            self.assertEqual(again["ranks"], result["ranks"])
+            self.expect_bad(self.run_it("workload", "import", *hosts, "--output", self.folder / "chakra"), "chakra.0.et: it would be read")
         self.expect_bad(self.run_it("workload", "import", *hosts[:3], "--output", self.folder / "x"),
                         "0.json: it is of a job of 4 ranks, and 3 host traces are given: that of rank 3 is missing")
         self.expect_bad(self.run_it("workload", "import", *hosts[:2], hosts[3], "--output", self.folder / "x"),

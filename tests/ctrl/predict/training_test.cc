@@ -2,6 +2,7 @@
 // side; what crosses the network; what is refused.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <string>
@@ -79,6 +80,7 @@ const Job kJobs[] = {
     {"tp = 2\npp = 2\ndp = 4\nglobal_batch = 8\noverlap_gradients = false", "", 4, 4, 2},
     {"tp = 2\npp = 2\ndp = 4\nglobal_batch = 8\nzero = 2\nbucket = 1000000", ""},
     {"tp = 4\npp = 1\ndp = 4\nglobal_batch = 8\nzero = 3", ""},
+    {"tp = 2\npp = 1\ndp = 8\nglobal_batch = 8\nzero = 3", ""},
 };
 
 const std::string kExperts = "experts = 8\ntop_k = 2\n";
@@ -118,6 +120,21 @@ TEST(Training, PacketsRatesAndClosedFormsAgree) {
     EXPECT_EQ(packets.iterations[0].mean.compute, closed.iterations[0].mean.compute);
     EXPECT_EQ(packets.iterations[0].mean.tensor, rates.iterations[0].mean.tensor);
   }
+}
+
+/// They are up to a tenth too fast, and say so.
+TEST(Training, RatesDoubtThemselvesWhereWeightsGoBesideTokens) {
+  const auto doubts = [](const Job& job, FabricFidelity fidelity) {
+    const auto report = compile_and_simulate(job.config(fidelity));
+    EXPECT_TRUE(report) << report.error().text;
+    return report && std::ranges::any_of(report->validity, [](const ValidityLine& line) {
+             return line.id == "beyond-closed-form" && line.kind == ValidityKind::kDoubt;
+           });
+  };
+  const Job job{"dp = 16\nep = 8\nglobal_batch = 16\nzero = 3", "", 4, 4, 4, "", kExperts};
+  EXPECT_TRUE(doubts(job, FabricFidelity::kFlow));
+  EXPECT_FALSE(doubts(job, FabricFidelity::kPacket));
+  EXPECT_FALSE(doubts(kJobs[11], FabricFidelity::kFlow));
 }
 
 TEST(Training, ExpertsAndContextToo) {
