@@ -112,7 +112,7 @@ class Compare(unittest.TestCase):
     def test_errors(self):
         done = self.ask(nodes(4))
         self.assertEqual(done.returncode, 2)
-        self.assertIn("there is no [[job]], [[traffic]] or [model] to compare", done.stderr)
+        self.assertIn("there is no [[job]], [[traffic]], [model] or [workload] to compare", done.stderr)
         done = subprocess.run([UNDERSTUDY, "compare", str(ROOT / "configs/kernel_node.toml")], capture_output=True, text=True)
         self.assertEqual(done.returncode, 1)
         self.assertIn("use simulate", done.stderr)

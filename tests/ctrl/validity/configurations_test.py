@@ -19,6 +19,7 @@ UNDERSTUDY = str(pathlib.Path(sys.argv.pop(1)).resolve())
 CONFIGS = pathlib.Path(__file__).resolve().parents[3] / "configs"
 # What simulate says; None: it does not take them without kernels' programs, or at all.
 DOUBTS = {
+    "bert_large": set(),
     "all_to_all_among_thousands": {"contention", "inner-times"},
     "collectives": {"contention"},
     "congested_node": {"one-seed"},
